@@ -1,0 +1,2 @@
+//! The `seendb` server.
+fn main() {}
