@@ -433,7 +433,8 @@ impl Scanner {
         match self.line_end(b'\r', bytes, LENGTH_LINE_BYTES) {
             Err(LineTooLong) => Line::TooLong,
             Ok(Some(end)) if end + 1 < bytes.len() => {
-                let number = parse_integer(&bytes[self.pos + 1..end]);
+                // A line without even a marker leaves no text (its first byte, `\r`, is then refused as a marker).
+                let number = parse_integer(bytes.get(self.pos + 1..end).unwrap_or_default());
                 self.pos = end + 2;
                 number.map_or(Line::Other, Line::Number)
             }
