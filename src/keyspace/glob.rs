@@ -114,3 +114,102 @@ fn in_range<const FOLD: bool>(first: u8, last: u8, byte: u8) -> bool {
         (low..=high).contains(&byte)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Pattern, texts that match, texts that do not: each as `KEYS` of redis-server 7.0.15 answers.
+    type Case = (&'static [u8], &'static [&'static [u8]], &'static [&'static [u8]]);
+
+    const CASES: &[Case] = &[
+        (b"", &[b""], &[b"a"]),
+        (b"*", &[b"", b"a", b"a\0\xff"], &[]),
+        (b"a", &[b"a"], &[b"", b"A", b"aa", b"b"]),
+        (b"?", &[b"a", b"*", b"\xff"], &[b"", b"ab"]),
+        (b"??", &[b"ab"], &[b"a", b"abc"]),
+        (b"a*", &[b"a", b"ab", b"a*"], &[b"", b"ba"]),
+        (b"*a", &[b"a", b"ba", b"aba"], &[b"", b"ab"]),
+        (b"a**b***", &[b"ab", b"acbc"], &[b"a", b"ba"]),
+        (b"*a*b*", &[b"ab", b"xaxbx", b"aab"], &[b"ba", b"a", b"b"]),
+        (b"*ab*abc", &[b"ababc", b"abxabababc"], &[b"abc", b"ababcx"]),
+        (b"h?llo*", &[b"hello", b"hallo world"], &[b"hllo"]),
+        // Brackets.
+        (b"[ab]", &[b"a", b"b"], &[b"c", b"", b"ab", b"["]),
+        (b"[^ab]", &[b"c", b"^"], &[b"a", b"b", b""]),
+        (b"[a^]", &[b"a", b"^"], &[b"b"]),
+        (b"[a-c]", &[b"a", b"b", b"c"], &[b"d", b"-"]),
+        (b"[c-a]", &[b"a", b"b", b"c"], &[b"d"]),
+        (b"[^a-c]x", &[b"dx"], &[b"bx", b"d"]),
+        (b"[a-]", &[b"]", b"^", b"a"], &[b"-", b"b"]),
+        (b"[-a]", &[b"-", b"a"], &[b"b"]),
+        (b"[a-c-e]", &[b"b", b"-", b"e"], &[b"d"]),
+        (b"[]", &[], &[b"", b"]", b"a"]),
+        (b"[]a]", &[], &[b"]", b"a", b"]a]"]),
+        (b"[^]", &[b"a", b"]"], &[b"", b"aa"]),
+        (b"[?*]", &[b"?", b"*"], &[b"a"]),
+        (b"[\\]]", &[b"]"], &[b"\\", b"\\]"]),
+        (b"[\\a-c]", &[b"a", b"-", b"c"], &[b"b", b"\\"]),
+        (b"[\\^a]", &[b"^", b"a"], &[b"b"]),
+        // Brackets without an end.
+        (b"[", &[], &[b"", b"[", b"a"]),
+        (b"[^", &[b"a", b"^"], &[b""]),
+        (b"[ab", &[b"a", b"b"], &[b"c", b"[ab"]),
+        (b"[^a", &[b"b"], &[b"a"]),
+        (b"[a-", &[b"a", b"-"], &[b"b"]),
+        (b"[a\\", &[b"a", b"\\"], &[b"b"]),
+        (b"*[a-b", &[b"a", b"xb"], &[b"ax"]),
+        // Backslashes.
+        (b"\\*", &[b"*"], &[b"a", b"\\*"]),
+        (b"\\a\\?", &[b"a?"], &[b"ab"]),
+        (b"\\", &[b"\\"], &[b""]),
+        (b"a\\", &[b"a\\"], &[b"a"]),
+        (b"\\[a]", &[b"[a]"], &[b"a"]),
+        (b"\\\\", &[b"\\"], &[b"\\\\"]),
+    ];
+
+    #[test]
+    fn patterns_match_as_in_redis() {
+        for (pattern, yes, no) in CASES {
+            for text in *yes {
+                assert!(matches(pattern, text), "{} {}", pattern.escape_ascii(), text.escape_ascii());
+            }
+            for text in *no {
+                assert!(!matches(pattern, text), "{} {}", pattern.escape_ascii(), text.escape_ascii());
+            }
+        }
+    }
+
+    /// As `COMMAND LIST FILTERBY PATTERN` of redis-server 7.0.15, the other way round where letters are alike.
+    #[test]
+    fn case_can_be_ignored() {
+        for (pattern, text) in
+            [(&b"G?T"[..], &b"get"[..]), (b"get", b"GET"), (b"[A-C]", b"b"), (b"[a-z]*", b"MAXmemory")]
+        {
+            assert!(matches_ignoring_case(pattern, text), "{}", pattern.escape_ascii());
+            assert!(!matches(pattern, text), "{}", pattern.escape_ascii());
+        }
+        // A range is ordered before its ends are lowered, and an escape inside brackets is taken as it is.
+        for (pattern, text) in [(&b"[Z-a]"[..], &b"z"[..]), (b"[Z-a]", b"a"), (b"[\\G]", b"g")] {
+            assert!(!matches_ignoring_case(pattern, text), "{}", pattern.escape_ascii());
+        }
+        assert!(matches_ignoring_case(b"[A-z]", b"Q"));
+    }
+
+    #[test]
+    fn bytes_above_127_are_the_greatest_in_ranges() {
+        assert!(matches(b"[\x01-\xff]", b"a"));
+        assert!(matches(b"[a-\xff]", b"\x80"));
+        assert!(!matches(b"[a-\x80]", b"\x01"));
+    }
+
+    /// If each star were tried again on its own, this would not end within a lifetime.
+    #[test]
+    fn many_stars_cost_no_more_than_one() {
+        let text = [b'a'; 4096];
+        let pattern = [b"a*".repeat(2000), b"b".to_vec()].concat();
+        assert!(!matches(&pattern, &text));
+        let pattern = [b"a*".repeat(2000), b"a".to_vec()].concat();
+        assert!(matches(&pattern, &text));
+    }
+}

@@ -147,3 +147,43 @@ impl OwnedArgs {
         self.bytes.len() + size_of_val(&*self.spans)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> OwnedArgs {
+        OwnedArgs::collect([&b"BF.ADD"[..], b"k", b"", b"a\0b"]).unwrap()
+    }
+
+    #[test]
+    fn arguments_are_a_list() {
+        let owned = sample();
+        let args = owned.as_args();
+        assert_eq!(args.len(), 4);
+        assert_eq!(args.get(0), Some(&b"BF.ADD"[..]));
+        assert_eq!(args.get(2), Some(&b""[..]));
+        assert_eq!(args.get(4), None);
+        assert_eq!(&args[3], b"a\0b");
+        assert_eq!(args.iter().len(), 4);
+        assert_eq!(args.into_iter().collect::<Vec<_>>(), [&b"BF.ADD"[..], b"k", b"", b"a\0b"]);
+    }
+
+    #[test]
+    fn slices_keep_the_places() {
+        let owned = sample();
+        let rest = owned.as_args().slice_from(1).slice_from(1);
+        assert_eq!(rest.iter().collect::<Vec<_>>(), [&b""[..], b"a\0b"]);
+        assert!(rest.slice_from(2).is_empty());
+        assert!(rest.slice_from(3).is_empty());
+        assert!(rest.slice_from(usize::MAX).is_empty());
+    }
+
+    #[test]
+    fn a_copy_holds_the_same_and_nothing_else() {
+        let owned = sample();
+        let copy = OwnedArgs::collect(owned.as_args().slice_from(1)).unwrap();
+        assert_eq!(copy.as_args().iter().collect::<Vec<_>>(), [&b"k"[..], b"", b"a\0b"]);
+        assert_eq!(copy.heap_bytes(), 4 + 3 * size_of::<Span>());
+    }
+}

@@ -220,3 +220,89 @@ fn line(marker: u8, text: &str, out: &mut Vec<u8>) {
     }
     out.extend_from_slice(b"\r\n");
 }
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use smallvec::smallvec;
+
+    use super::*;
+
+    fn wire(reply: &Reply, protocol: Protocol) -> String {
+        let mut out = Vec::new();
+        encode(reply, protocol, &mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    fn list() -> Vec<Reply> {
+        vec![Reply::Integer(1), Reply::text("a")]
+    }
+
+    /// Every kind of reply, with its bytes in RESP2 and in RESP3.
+    #[test]
+    fn replies_in_both_protocols() {
+        let long = "x".repeat(1000);
+        let cases: Vec<(Reply, &str, &str)> = vec![
+            (Reply::Ok, "+OK\r\n", "+OK\r\n"),
+            (Reply::simple("PONG"), "+PONG\r\n", "+PONG\r\n"),
+            (Reply::error("ERR not found"), "-ERR not found\r\n", "-ERR not found\r\n"),
+            (Reply::Integer(i64::MIN), ":-9223372036854775808\r\n", ":-9223372036854775808\r\n"),
+            (Reply::Bool(true), ":1\r\n", "#t\r\n"),
+            (Reply::Bool(false), ":0\r\n", "#f\r\n"),
+            (Reply::Bools(smallvec![]), "*0\r\n", "*0\r\n"),
+            (Reply::Bools(smallvec![true, false, true]), "*3\r\n:1\r\n:0\r\n:1\r\n", "*3\r\n#t\r\n#f\r\n#t\r\n"),
+            (Reply::Double(0.9), "$3\r\n0.9\r\n", ",0.9\r\n"),
+            (Reply::Double(f64::NEG_INFINITY), "$4\r\n-inf\r\n", ",-inf\r\n"),
+            (Reply::Double(49.696286472148536), "$18\r\n49.696286472148536\r\n", ",49.696286472148536\r\n"),
+            (Reply::bulk(b""), "$0\r\n\r\n", "$0\r\n\r\n"),
+            (Reply::bulk(b"a\r\nb\0"), "$5\r\na\r\nb\0\r\n", "$5\r\na\r\nb\0\r\n"),
+            (Reply::text("Capacity"), "$8\r\nCapacity\r\n", "$8\r\nCapacity\r\n"),
+            (Reply::Verbatim("# Server\r\n".into()), "$10\r\n# Server\r\n\r\n", "=14\r\ntxt:# Server\r\n\r\n"),
+            (Reply::Null, "$-1\r\n", "_\r\n"),
+            (Reply::NullArray, "*-1\r\n", "_\r\n"),
+            (Reply::Array(vec![]), "*0\r\n", "*0\r\n"),
+            (Reply::Array(list()), "*2\r\n:1\r\n$1\r\na\r\n", "*2\r\n:1\r\n$1\r\na\r\n"),
+            (Reply::Map(vec![]), "*0\r\n", "%0\r\n"),
+            (
+                Reply::Map(vec![(Reply::text("k"), Reply::Null), (Reply::text("b"), Reply::Bool(true))]),
+                "*4\r\n$1\r\nk\r\n$-1\r\n$1\r\nb\r\n:1\r\n",
+                "%2\r\n$1\r\nk\r\n_\r\n$1\r\nb\r\n#t\r\n",
+            ),
+            (Reply::Set(list()), "*2\r\n:1\r\n$1\r\na\r\n", "~2\r\n:1\r\n$1\r\na\r\n"),
+            (Reply::Push(list()), "*2\r\n:1\r\n$1\r\na\r\n", ">2\r\n:1\r\n$1\r\na\r\n"),
+            (Reply::Sequence(vec![]), "", ""),
+            (
+                Reply::Sequence(vec![Reply::Push(list()), Reply::Ok]),
+                "*2\r\n:1\r\n$1\r\na\r\n+OK\r\n",
+                ">2\r\n:1\r\n$1\r\na\r\n+OK\r\n",
+            ),
+            (
+                Reply::Array(vec![Reply::Bool(true), Reply::error("ERR full"), Reply::Array(vec![Reply::NullArray])]),
+                "*3\r\n:1\r\n-ERR full\r\n*1\r\n*-1\r\n",
+                "*3\r\n#t\r\n-ERR full\r\n*1\r\n_\r\n",
+            ),
+        ];
+        for (reply, resp2, resp3) in &cases {
+            assert_eq!(&wire(reply, Protocol::Resp2), resp2, "{reply:?}");
+            assert_eq!(&wire(reply, Protocol::Resp3), resp3, "{reply:?}");
+        }
+        assert_eq!(wire(&Reply::text(long.clone()), Protocol::Resp2), format!("$1000\r\n{long}\r\n"));
+    }
+
+    #[test]
+    fn a_text_cannot_pose_as_a_second_reply() {
+        let text = "ERR no 'a\r\n+OK\n'\r\n";
+        assert_eq!(wire(&Reply::error(text), Protocol::Resp2), "-ERR no 'a  +OK '  \r\n");
+        assert_eq!(wire(&Reply::simple(text), Protocol::Resp3), "+ERR no 'a  +OK '  \r\n");
+    }
+
+    #[test]
+    fn replies_are_appended() {
+        let mut out = b"+OK\r\n".to_vec();
+        for reply in [Reply::Double(1.5), Reply::Bools(smallvec![true]), Reply::error("E\n"), Reply::Bulk(Bytes::new())]
+        {
+            encode(&reply, Protocol::Resp2, &mut out);
+        }
+        assert_eq!(out, b"+OK\r\n$3\r\n1.5\r\n*1\r\n:1\r\n-E \r\n$0\r\n\r\n");
+    }
+}

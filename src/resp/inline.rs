@@ -119,3 +119,67 @@ fn unescape(byte: u8) -> u8 {
         other => other,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resp::Args;
+
+    fn words(line: &[u8]) -> Option<Vec<Vec<u8>>> {
+        let mut line = line.to_vec();
+        let mut spans = Vec::new();
+        split(&mut line, &mut spans).ok()?;
+        Some(Args::new(&line, &spans).iter().map(<[u8]>::to_vec).collect())
+    }
+
+    /// Each line as redis-server 7.0.15 splits it.
+    #[test]
+    fn lines_split_as_redis_splits_them() {
+        let cases: &[(&[u8], &[&[u8]])] = &[
+            (b"", &[]),
+            (b" \t\x0b\x0c\r ", &[]),
+            (b"PING", &[b"PING"]),
+            (b"  PING  ", &[b"PING"]),
+            (b"BF.ADD k 'lorem ipsum'", &[b"BF.ADD", b"k", b"lorem ipsum"]),
+            (b"BF.ADD k \"a\\x00b\"", &[b"BF.ADD", b"k", b"a\0b"]),
+            (b"a\tb\rc", &[b"a", b"b", b"c"]),
+            (b"a\x0bb \x0bc\x0c", &[b"a\x0bb", b"c\x0c"]),
+            (b"\"\" ''", &[b"", b""]),
+            (br#""\n\r\t\b\a\\\"\q""#, &[b"\n\r\t\x08\x07\\\"q"]),
+            (br#""\x4a\x4A\xfF""#, &[b"JJ\xff"]),
+            (br#""\x4g \x4" "\x""#, &[b"x4g x4", b"x"]),
+            (br"'\n \x41 \' \\ '", &[br"\n \x41 ' \\ "]),
+            (br#"a"b c"  d'e f'"#, &[b"ab c", b"de f"]),
+            (b"\"a\"\x0b\"b\"", &[b"a", b"b"]),
+            (br"a\ b \x41", &[br"a\", b"b", br"\x41"]),
+            (b"a\0b \xff\xfe", &[b"a\0b", b"\xff\xfe"]),
+        ];
+        for (line, expected) in cases {
+            let found = words(line);
+            assert_eq!(found.as_deref(), Some(owned(expected).as_slice()), "{}", line.escape_ascii());
+        }
+    }
+
+    fn owned(words: &[&[u8]]) -> Vec<Vec<u8>> {
+        words.iter().map(|word| word.to_vec()).collect()
+    }
+
+    #[test]
+    fn unbalanced_quotes_are_refused() {
+        for line in [
+            &b"\"a"[..],
+            b"'a",
+            b"\"",
+            b"'",
+            b"\"a\"b",
+            b"'a'b",
+            b"\"a\"\"b\"",
+            b"\"a\\",
+            b"\"a\\\"",
+            b"'a\\'",
+            b"a\"b",
+        ] {
+            assert_eq!(words(line), None, "{}", line.escape_ascii());
+        }
+    }
+}

@@ -149,3 +149,109 @@ fn lay_out_exponent(digits: &[u8], leading: i32, out: &mut Vec<u8>) {
     out.extend_from_slice(if leading < 0 { b"e-" } else { b"e+" });
     out.extend_from_slice(itoa::Buffer::new().format(leading.unsigned_abs()).as_bytes());
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn double(value: f64) -> String {
+        let mut out = Vec::new();
+        format_double(value, &mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn integers_are_read_strictly() {
+        let accepted: &[(&[u8], i64)] = &[
+            (b"0", 0),
+            (b"7", 7),
+            (b"-7", -7),
+            (b"1048576", 1_048_576),
+            (b"9223372036854775807", i64::MAX),
+            (b"-9223372036854775808", i64::MIN),
+        ];
+        for &(text, value) in accepted {
+            assert_eq!(parse_integer(text), Some(value), "{}", text.escape_ascii());
+        }
+        let refused: &[&[u8]] = &[
+            b"",
+            b"-",
+            b"+",
+            b"+4",
+            b"04",
+            b"00",
+            b"-0",
+            b"-01",
+            b" 4",
+            b"4 ",
+            b"4\0",
+            b"4\n",
+            b"1e3",
+            b"0x4",
+            b"--4",
+            b"x",
+            b"4x",
+            b"9223372036854775808",
+            b"-9223372036854775809",
+            b"99999999999999999999",
+        ];
+        for text in refused {
+            assert_eq!(parse_integer(text), None, "{}", text.escape_ascii());
+        }
+    }
+
+    /// Replies observed of Redis 8 with RedisBloom's TDIGEST commands.
+    #[test]
+    fn doubles_read_as_redis_8_was_seen_to_print_them() {
+        for (value, text) in [
+            (0.9, "0.9"),
+            (1e-7, "1e-7"),
+            (1e21, "1e+21"),
+            (123_456_789_012_345_678.0, "123456789012345680"),
+            (1.0, "1"),
+            (0.0, "0"),
+            (-0.0, "-0"),
+            (f64::NAN, "nan"),
+            (f64::INFINITY, "inf"),
+            (f64::NEG_INFINITY, "-inf"),
+            (5.5, "5.5"),
+            (0.05, "0.05"),
+            (49.696286472148536, "49.696286472148536"),
+            (0.5030052493438321, "0.5030052493438321"),
+            (f64::MAX, "1.7976931348623157e+308"),
+            (f64::MIN, "-1.7976931348623157e+308"),
+            (1e-300, "1e-300"),
+            (1e-323, "1e-323"),
+            (5e-324, "5e-324"),
+        ] {
+            assert_eq!(double(value), text);
+        }
+    }
+
+    /// Both sides of each border of the module's table.
+    #[test]
+    fn doubles_change_form_where_redis_8_changes_it() {
+        for (value, text) in [
+            (4_611_686_018_427_387_904.0, "4611686018427387904"),
+            (-4_611_686_018_427_387_904.0, "-4611686018427387904"),
+            (4_611_686_018_427_388_928.0, "4611686018427389000"),
+            (1e18, "1000000000000000000"),
+            (1e19, "1e+19"),
+            (1.2345678901234567e19, "12345678901234567000"),
+            (1.2345678901234567e23, "123456789012345670000000"),
+            (1.2345678901234568e24, "1.2345678901234568e+24"),
+            (1e-6, "0.000001"),
+            (1.5e-5, "0.000015"),
+            (1.5e-6, "1.5e-6"),
+            (0.0012345678, "0.0012345678"),
+            (0.00012345678, "1.2345678e-4"),
+            (-0.00012345678, "-1.2345678e-4"),
+            (12345.678901, "12345.678901"),
+            (12345.6789012, "1.23456789012e+4"),
+            (1234.56789012345, "1234.56789012345"),
+            (100.5, "100.5"),
+        ] {
+            assert_eq!(double(value), text);
+        }
+    }
+}

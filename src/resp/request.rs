@@ -11,8 +11,11 @@
 //! that the shortest argument takes on the wire.
 //!
 //! What is accepted and how errors read is Redis 7's, down to its laxities: the byte after `\r` at the end of a length
-//! and the two after a bulk string are skipped, whatever they are. Two differences, both where Redis would wait for
-//! ever, because a NUL byte hides the rest of a line from it: here a NUL is a byte like any other.
+//! and the two after a bulk string are skipped, whatever they are. Three differences are meant:
+//!
+//! * a NUL is a byte like any other (it hides the rest of a line from Redis, which then waits for ever);
+//! * a request may have [`Limits::arguments`] arguments, not two thousand million;
+//! * a longer line is refused however it arrives (Redis sees its length only when the end is not yet there).
 
 use memchr::memchr;
 use thiserror::Error;
@@ -502,3 +505,6 @@ fn short_number(line: &[u8]) -> Option<(i64, usize)> {
     }
     None
 }
+
+#[cfg(test)]
+mod tests;
