@@ -15,8 +15,8 @@
 //! This layer knows nothing of filters, keys or sockets. A side effect of a change (a new log level, say) belongs to
 //! whoever called [`Settings::set`], which returns the directives that changed.
 
-//#[cfg(feature = "server")]
-//pub mod cli;
+#[cfg(feature = "server")]
+pub mod cli;
 mod directive;
 mod environment;
 pub mod file;
