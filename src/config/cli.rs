@@ -6,7 +6,7 @@
 //! Several words may also be given as one: `--bind "127.0.0.1 ::1"`.
 //!
 //! `clap` writes the help and finds mistyped options. It cannot by itself tell the address `-::1` from an option, so
-//! [`attached`] first ties each word to its option as `--name=word`.
+//! `attached` first ties each word to its option as `--name=word`.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};

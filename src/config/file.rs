@@ -143,11 +143,13 @@ fn unknown(name: &[u8]) -> String {
     format!("unknown directive '{}'{near}", printable(name))
 }
 
-/// A line for messages. The value of a secret directive is hidden, also where the line is too broken to be read.
+/// A line for messages. The value of a secret directive is hidden, also where the name is mistyped or the line too
+/// broken to be read.
 fn shown(line: &[u8]) -> String {
     let end = line.iter().position(u8::is_ascii_whitespace).unwrap_or(line.len());
     let name: Vec<u8> = line[..end].iter().copied().filter(|byte| !b"\"'".contains(byte)).collect();
-    if find(&name).is_some_and(|directive| directive.is_secret()) {
+    let meant = find(&name).or_else(|| find(nearest(&name)?.as_bytes()));
+    if meant.is_some_and(|directive| directive.is_secret()) {
         return format!("{} (hidden)", printable(&name));
     }
     printable(line).into_owned()
@@ -296,4 +298,48 @@ fn read_limited(source: impl Read) -> io::Result<Vec<u8>> {
         return Err(io::Error::other(format!("it is larger than {MAX_FILE_BYTES} bytes")));
     }
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn split(line: &str) -> Option<Vec<Vec<u8>>> {
+        words(line.as_bytes())
+    }
+
+    #[test]
+    fn words_and_quotes_are_those_of_redis() {
+        let cases: [(&str, &[&[u8]]); 13] = [
+            ("a b", &[b"a", b"b"]),
+            (" a\t b \r", &[b"a", b"b"]),
+            (r#"a "b c" d"#, &[b"a", b"b c", b"d"]),
+            (r#"a "" ''"#, &[b"a", b"", b""]),
+            (r#""\n\r\t\b\a""#, &[b"\n\r\t\x08\x07"]),
+            (r#""\x00\xfF""#, &[b"\x00\xff"]),
+            (r#""\xfg""#, &[b"xfg"]),
+            (r#""\"\\""#, &[b"\"\\"]),
+            (r"'a\'b' c", &[b"a'b", b"c"]),
+            (r"'\n'", &[br"\n"]),
+            (r#"pre"fix y""#, &[b"prefix y"]),
+            (r"back\slash", &[br"back\slash"]),
+            ("", &[]),
+        ];
+        for (line, expected) in cases {
+            assert_eq!(
+                split(line).as_deref(),
+                Some(&expected.iter().map(|w| w.to_vec()).collect::<Vec<_>>()[..]),
+                "{line}"
+            );
+        }
+    }
+
+    #[test]
+    fn quotes_must_close_and_end_their_word() {
+        for line in
+            [r#"""#, "'", r#"a "b"#, "a 'b", r#"a "b"c"#, "a 'b'c", r#""a\"#, r#""\""#, r"'\'", r#"""a"#, r#""a"'b'"#]
+        {
+            assert_eq!(split(line), None, "{line}");
+        }
+    }
 }

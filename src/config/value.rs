@@ -383,3 +383,206 @@ impl LogFormat {
         if number == Self::Json as u64 { Self::Json } else { Self::Text }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{DIRECTIVES, DefaultValue, Id};
+
+    fn parse(id: Id, word: &str) -> Result<Value, String> {
+        id.directive().parse(&[word]).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn every_default_passes_its_own_parser() {
+        for directive in &DIRECTIVES {
+            match directive.default {
+                DefaultValue::Text(text) => assert!(directive.parse(&[text]).is_ok(), "{}", directive.name),
+                DefaultValue::Cores => assert_eq!(directive.id, Id::Threads),
+            }
+        }
+    }
+
+    /// Units as in the comment at the head of Redis's own redis.conf.
+    #[test]
+    fn sizes_have_the_units_of_redis() {
+        let cases = [
+            ("0", 0),
+            ("1", 1),
+            ("1b", 1),
+            ("1k", 1000),
+            ("1kb", 1024),
+            ("1m", 1_000_000),
+            ("1mb", 1_048_576),
+            ("1g", 1_000_000_000),
+            ("1gb", 1_073_741_824),
+            ("5GB", 5 * 1_073_741_824),
+            ("5gB", 5 * 1_073_741_824),
+            ("0001k", 1000),
+            ("18446744073709551615", u64::MAX),
+            ("18446744073709551616", u64::MAX),
+            ("20000000000gb", u64::MAX),
+        ];
+        for (text, bytes) in cases {
+            assert_eq!(parse_size(text.as_bytes()), Some(bytes), "{text}");
+        }
+        for text in ["", "b", "gb", "-1", "+1", " 1", "1 ", "1 gb", "1.5gb", "0x10", "1tb", "1kbb", "1e3", "k1", "\0"] {
+            assert_eq!(parse_size(text.as_bytes()), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn integers_are_written_as_redis_writes_them() {
+        for (text, number) in
+            [("0", 0), ("1", 1), ("-1", -1), ("9223372036854775807", i64::MAX), ("-9223372036854775808", i64::MIN)]
+        {
+            assert_eq!(integer(text.as_bytes()), Some(number), "{text}");
+        }
+        for text in [
+            "",
+            "-",
+            "+1",
+            "01",
+            "00",
+            "-0",
+            "-01",
+            " 1",
+            "1 ",
+            "1e3",
+            "1.5",
+            "0x1",
+            "9223372036854775808",
+            "1\0",
+            "--1",
+        ] {
+            assert_eq!(integer(text.as_bytes()), None, "{text:?}");
+        }
+    }
+
+    /// Limit, limit + 1, 2^32, 2^63 - 1, -1, 1.5, 1e3 and nothing, for every directive that is a number.
+    #[test]
+    fn numbers_are_taken_up_to_their_bounds_and_not_beyond() {
+        for directive in &DIRECTIVES {
+            let (Kind::Integer { min, max } | Kind::FilterInteger { min, max }) = directive.kind else { continue };
+            for number in [min, max] {
+                assert_eq!(directive.parse(&[number.to_string()]), Ok(Value::Number(number)), "{}", directive.name);
+            }
+            let beyond = [max + 1, 1 << 32, i64::MAX as u64].into_iter().filter(|&number| number > max);
+            let below = min.checked_sub(1);
+            for text in beyond.chain(below).map(|number| number.to_string()).chain(["-1".to_string()]) {
+                let error = directive.parse(&[&text]).expect_err(&text).to_string();
+                assert!(error.contains(&min.to_string()) && error.contains(&max.to_string()), "{error}");
+            }
+            for text in ["1.5", "1e3", "", "99999999999999999999"] {
+                let error = directive.parse(&[text]).expect_err(text);
+                assert!(matches!(error, ValueError::NotInteger | ValueError::FilterInvalid(_)), "{text}: {error}");
+            }
+        }
+    }
+
+    #[test]
+    fn rates_are_those_of_redisbloom() {
+        for (text, rate, reads) in [
+            ("0.01", 0.01, "0.01"),
+            ("1e-3", 0.001, "1e-3"),
+            (".01", 0.01, ".01"),
+            ("+0.01", 0.01, "+0.01"),
+            ("00.01", 0.01, "00.01"),
+            ("0.25", 0.25, "0.25"),
+            ("0.2500001", 0.25, "0.25"),
+            ("0.9", 0.25, "0.25"),
+            ("5e-324", 5e-324, "5e-324"),
+        ] {
+            assert_eq!(parse(Id::BfErrorRate, text), Ok(Value::Rate(rate, reads.into())), "{text}");
+        }
+        for text in ["0", "-0", "1", "1.", "2", "-0.5", "inf", "-infinity", "1e400", "1e-400"] {
+            let error = "Value for `bf-error-rate` must be in the range (0.000000, 1.000000)";
+            assert_eq!(parse(Id::BfErrorRate, text), Err(error.into()), "{text}");
+        }
+        for text in ["", "nan", "-NaN", "0.01f", " 0.01", "0.01 ", "0,01", "0x1p-3", "0.01\0", "1e", "."] {
+            assert_eq!(parse(Id::BfErrorRate, text), Err("Invalid value for `bf-error-rate`".into()), "{text:?}");
+        }
+        let long = format!("0.{}1", "0".repeat(MAX_RATE_TEXT_BYTES));
+        assert_eq!(parse(Id::BfErrorRate, &long), Err("Invalid value for `bf-error-rate`".into()));
+    }
+
+    #[test]
+    fn filter_memory_is_a_size_or_a_share() {
+        assert_eq!(parse(Id::MaxFilterMemory, "64mb"), Ok(Value::Number(64 << 20)));
+        assert_eq!(parse(Id::MaxFilterMemory, "0"), Ok(Value::Number(0)));
+        assert_eq!(parse(Id::MaxFilterMemory, "1%"), Ok(Value::Share(1)));
+        assert_eq!(parse(Id::MaxFilterMemory, "100%"), Ok(Value::Share(100)));
+        for text in ["0%", "101%", "%", "-5%", "1.5%", "80 %", "x", ""] {
+            let error = "argument must be a memory value or a percentage between 1% and 100%";
+            assert_eq!(parse(Id::MaxFilterMemory, text), Err(error.into()), "{text}");
+        }
+    }
+
+    #[test]
+    fn modes_are_octal() {
+        assert_eq!(parse(Id::UnixSocketPerm, "700"), Ok(Value::Number(0o700)));
+        assert_eq!(parse(Id::UnixSocketPerm, "0777"), Ok(Value::Number(0o777)));
+        for text in ["", "8", "0x1", "-1", "rwx"] {
+            assert_eq!(parse(Id::UnixSocketPerm, text), Err("argument couldn't be parsed as an octal number".into()));
+        }
+        for text in ["1777", &"7".repeat(100)] {
+            assert_eq!(parse(Id::UnixSocketPerm, text), Err("argument must be between 0 and 777 inclusive".into()));
+        }
+    }
+
+    #[test]
+    fn addresses_are_words_with_an_optional_dash() {
+        let bind = Id::Bind.directive();
+        let joined = Value::Text(b"* -::* fe80::1%eth0 my-host.example".to_vec());
+        assert_eq!(bind.parse(&["*", "-::*", "fe80::1%eth0", "my-host.example"]), Ok(joined.clone()));
+        assert_eq!(bind.parse(&[" *  -::* fe80::1%eth0\tmy-host.example "]), Ok(joined));
+        assert_eq!(bind.parse(&[""]), Ok(Value::Text(Vec::new())));
+        assert_eq!(bind.parse::<&str>(&[]), Err(ValueError::WordCount));
+        for word in ["-", "--x", "a/b", "a\0", "é", &"x".repeat(300)] {
+            assert_eq!(bind.parse(&[word]), Err(ValueError::NotAddress), "{word}");
+        }
+        assert_eq!(bind.parse(&[&b"\xff"[..]]), Err(ValueError::NotAddress));
+        assert!(bind.parse(&["::1"; MAX_ADDRESSES]).is_ok());
+        assert_eq!(bind.parse(&["::1"; MAX_ADDRESSES + 1]), Err(ValueError::TooManyAddresses));
+        assert_eq!(BindAddress::parse("-::1"), Some(BindAddress { optional: true, host: "::1".into() }));
+        assert_eq!(BindAddress::parse("::1"), Some(BindAddress { optional: false, host: "::1".into() }));
+    }
+
+    #[test]
+    fn paths_are_bytes_without_nul() {
+        let logfile = Id::Logfile.directive();
+        assert_eq!(logfile.parse(&[&b"/tmp/\xff"[..]]), Ok(Value::Text(b"/tmp/\xff".to_vec())));
+        assert_eq!(logfile.parse(&["a\0b"]), Err(ValueError::NotPath));
+        assert_eq!(logfile.parse(&["x".repeat(MAX_PATH_BYTES)]), Err(ValueError::TooLong(MAX_PATH_BYTES - 1)));
+        assert_eq!(Id::Dir.directive().parse(&[""]), Err(ValueError::NotPath));
+    }
+
+    #[test]
+    fn one_value_is_one_word() {
+        for directive in DIRECTIVES.iter().filter(|d| !matches!(d.kind, Kind::Addresses | Kind::OutputLimits)) {
+            assert_eq!(directive.parse::<&str>(&[]), Err(ValueError::WordCount), "{}", directive.name);
+            assert_eq!(directive.parse(&["1", "1"]), Err(ValueError::WordCount), "{}", directive.name);
+        }
+    }
+
+    #[test]
+    fn messages_stay_on_one_short_line() {
+        assert_eq!(printable(b"plain"), "plain");
+        assert_eq!(printable(b"a\r\nb\0\xff"), "a  b \u{fffd}");
+        assert_eq!(printable(&[b'x'; 128]), "x".repeat(128));
+        assert_eq!(printable(&[b'x'; 129]), format!("{}…", "x".repeat(128)));
+    }
+
+    #[test]
+    fn words_stand_at_their_variants() {
+        for (position, word) in LogLevel::WORDS.iter().enumerate() {
+            assert_eq!(format!("{:?}", LogLevel::from_number(position as u64)).to_lowercase(), *word);
+        }
+        for (position, word) in LogFormat::WORDS.iter().enumerate() {
+            assert_eq!(format!("{:?}", LogFormat::from_number(position as u64)).to_lowercase(), *word);
+        }
+        for (position, class) in ClientClass::ALL.iter().enumerate() {
+            assert_eq!(*class as usize, position);
+        }
+    }
+}
