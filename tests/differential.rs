@@ -162,10 +162,10 @@ impl Pair {
                     self.dump_ends.insert((protocol, key.clone()), end);
                 }
             }
-            (b"BF.LOADCHUNK", [_, key, cursor, header]) if cursor == b"1" && *ours == "OK" => {
-                if header.len() >= 73 && rules::may_fail_to_grow(header) {
-                    self.fragile.insert(key.clone());
-                }
+            (b"BF.LOADCHUNK", [_, key, cursor, header])
+                if cursor == b"1" && *ours == "OK" && header.len() >= 73 && rules::may_fail_to_grow(header) =>
+            {
+                self.fragile.insert(key.clone());
             }
             (b"DEL", [_, keys @ ..]) => {
                 for key in keys {
