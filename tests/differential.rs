@@ -35,7 +35,7 @@ struct Pair {
     ours: [Client; 2],
     theirs: [Client; 2],
     /// Where a dump that a connection began ends, by protocol and key: SeenDB answers "end" there, although the
-    /// filter may have grown since.
+    /// filter may have grown, or been made anew, since. Forgotten once the connection has heard "end".
     dump_ends: HashMap<(usize, Vec<u8>), i64>,
     /// Keys on the peer whose filter would break it by growing.
     fragile: HashSet<Vec<u8>>,
@@ -156,12 +156,16 @@ impl Pair {
     /// Keeps the notes that later commands are judged by.
     fn remember(&mut self, protocol: usize, command: &Words, ours: &Value) {
         match (command[0].to_ascii_uppercase().as_slice(), command.as_slice()) {
-            (b"BF.SCANDUMP", [_, key, cursor]) if cursor == b"0" => {
-                if let Value::Array(reply) = ours {
+            (b"BF.SCANDUMP", [_, key, cursor]) => match ours {
+                Value::Array(reply) if cursor == b"0" => {
                     let end = 1 + rules::total_bytes(reply[1].bulk()) as i64;
                     self.dump_ends.insert((protocol, key.clone()), end);
                 }
-            }
+                Value::Array(reply) if reply[0] == 0 => {
+                    self.dump_ends.remove(&(protocol, key.clone()));
+                }
+                _ => {}
+            },
             (b"BF.LOADCHUNK", [_, key, cursor, header])
                 if cursor == b"1" && *ours == "OK" && header.len() >= 73 && rules::may_fail_to_grow(header) =>
             {
@@ -170,7 +174,6 @@ impl Pair {
             (b"DEL", [_, keys @ ..]) => {
                 for key in keys {
                     self.fragile.remove(key);
-                    self.dump_ends.retain(|(_, dumped), _| dumped != key);
                 }
             }
             _ => {}
@@ -180,6 +183,7 @@ impl Pair {
     /// Compares the whole dumps of a key, then loads each into the other server and asks for all items there.
     fn compare_dumps(&mut self, protocol: usize, key: &[u8], items: &[Vec<u8>]) -> Result<(), Difference> {
         let ours = dump(&mut self.ours[protocol], key);
+        self.dump_ends.remove(&(protocol, key.to_vec()));
         let mut theirs = dump(&mut self.theirs[protocol], key);
         if let (Some((_, ours)), Some((_, theirs))) = (ours.first(), theirs.first_mut())
             && let Some(header) = rules::with_our_growth(theirs, ours)
@@ -216,7 +220,6 @@ impl Pair {
         self.ours[0].call(&[b"DEL", key]);
         self.theirs[0].call(&[b"DEL", key]);
         self.fragile.remove(key);
-        self.dump_ends.retain(|(_, dumped), _| dumped != key);
     }
 
     /// Runs a history of one key from nothing and looks for a difference in it.

@@ -126,14 +126,21 @@ fn reserve_words(words: &[Vec<u8>]) -> Result<ReserveWords, Plan> {
     let mut rest = words.iter();
     while let Some(word) = rest.next() {
         match word.to_ascii_uppercase().as_slice() {
-            b"EXPANSION" if found.expansion.is_some() => return Err(twice("EXPANSION")),
             b"EXPANSION" => match rest.next() {
+                // The peer ignores everything about a second EXPANSION.
+                None if found.expansion.is_some() => {
+                    return Err(Plan::Reply("ERR no expansion".into(), "surplus-words"));
+                }
                 None => return Err(Plan::Same),
                 Some(value) => match integer(value) {
+                    None if found.expansion.is_some() => {
+                        return Err(Plan::Reply("ERR bad expansion".into(), "surplus-words"));
+                    }
                     None if has_nonscaling => {
                         return Err(Plan::Reply("ERR bad expansion".into(), "bad-expansion-first"));
                     }
                     None => return Err(Plan::Same),
+                    Some(_) if found.expansion.is_some() => return Err(twice("EXPANSION")),
                     Some(expansion) => found.expansion = Some(expansion),
                 },
             },
