@@ -82,6 +82,7 @@ fn command() -> Command {
     Command::new(env!("CARGO_PKG_NAME"))
         .version(env!("CARGO_PKG_VERSION"))
         .about("An in-memory server of probabilistic filters that speaks RESP (the Redis protocol)")
+        .override_usage(concat!(env!("CARGO_PKG_NAME"), " [FILE] [--DIRECTIVE VALUE]..."))
         .after_help(
             "Options count over the file. A directive of several words takes all words up to the next --option;\n\
              FILE comes before the options.",
@@ -95,10 +96,14 @@ fn option(directive: &Directive) -> Arg {
         "" => String::new(),
         label => format!(" [default: {label}]"),
     };
-    let more = if takes_many(directive) { "..." } else { "" };
+    let value = match directive.kind {
+        Kind::Choice(words) => words.join("|"),
+        _ if takes_many(directive) => format!("{}...", directive.value_label()),
+        _ => directive.value_label().to_string(),
+    };
     Arg::new(directive.name)
         .long(directive.name)
-        .value_name(format!("{}{more}", directive.value_label()))
+        .value_name(value)
         .value_parser(value_parser!(OsString))
         .action(ArgAction::Append)
         .help_heading("Settings")

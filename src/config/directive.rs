@@ -163,7 +163,7 @@ const MIB: u64 = 1024 * KIB;
 const GIB: u64 = 1024 * MIB;
 /// Greatest capacity of a filter that the commands take, 2^40.
 const MAX_CAPACITY: u64 = 1 << 40;
-/// The longest chain of sub-filters that can exist: with tightening 0.5 the rate of a further one is 0.
+/// More sub-filters than RedisBloom's rule can make: it halves the rate each time, and 1,075 halvings of any rate give 0.
 const MAX_FILTERS: u64 = 1075;
 
 directives! {
