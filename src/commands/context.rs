@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::config::directive::Id;
-use crate::config::settings::{Prepared, Settings};
+use crate::config::{Id, Prepared, SetError, Settings};
 use crate::keyspace::Keyspace;
 use crate::keyspace::entry::EntryRef;
 use crate::keyspace::latch::Wait;
@@ -123,8 +122,8 @@ pub trait Host: Sync {
     /// Whether changes can be carried out, asked before they are.
     ///
     /// # Errors
-    /// The whole text of the refusal.
-    fn approve_settings(&self, changes: &Prepared) -> Result<(), String>;
+    /// [`SetError::Refused`] for the first that cannot.
+    fn approve_settings(&self, changes: &Prepared) -> Result<(), SetError>;
 
     /// These settings were changed: whatever depends on them follows.
     fn settings_changed(&self, changed: &[Id]);

@@ -3,11 +3,12 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::context::Context;
-use super::dispatch::Outcome;
+use super::dispatch::{Outcome, Stop};
 use super::error::CommandError;
 use super::form::help;
 use super::table::{Argument, ArgumentKind, Command, Flags, KeySpec};
 use super::words::{Words, is};
+use crate::config::SetError;
 use crate::keyspace::glob;
 use crate::resp::{Args, Reply, parse_integer};
 
@@ -222,15 +223,20 @@ fn config_get(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
 
 fn config_set(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     if !args.len().is_multiple_of(2) {
-        return Err(CommandError::WrongArity("config|set".into()).into());
+        return Err(SYNTAX.into());
     }
     let words: Vec<&[u8]> = args.iter().skip(2).collect();
     let pairs: Vec<(&[u8], &[u8])> = words.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
-    let error = |error: String| CommandError::Text(error.into());
-    let prepared = context.settings.prepare(&pairs).map_err(|refused| error(refused.to_string()))?;
-    context.host.approve_settings(&prepared).map_err(error)?;
+    let prepared = context.settings.prepare(&pairs)?;
+    context.host.approve_settings(&prepared)?;
     context.host.settings_changed(&context.settings.commit(prepared));
     Ok(Reply::Ok)
+}
+
+impl From<SetError> for Stop {
+    fn from(error: SetError) -> Self {
+        CommandError::Text(error.to_string().into()).into()
+    }
 }
 
 fn memory_usage(context: &mut Context<'_>, args: Args<'_>) -> Outcome {

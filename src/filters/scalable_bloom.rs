@@ -177,11 +177,15 @@ impl ScalableBloom {
         self.links.iter().map(Link::items).fold(self.surplus, u64::wrapping_add)
     }
 
-    /// Bytes of the heap and of mappings that the chain holds, without the size of this struct.
-    pub fn heap_bytes(&self) -> u64 {
-        let bits: usize = self.links.iter().map(|link| link.bits.allocated_bytes()).sum();
-        let rest = self.links.capacity() * size_of::<Link>() + size_of_val(&*self.stripes);
-        (bits + rest) as u64
+    /// Bytes of the heap and of mappings that the chain holds, without the size of this struct. `given` tells what the
+    /// allocator gives out for a number of bytes.
+    pub fn heap_bytes(&self, given: impl Fn(usize) -> usize) -> usize {
+        let of_bits = |link: &Link| match link.bits.is_mapped() {
+            true => link.bits.allocated_bytes(),
+            false => given(link.bits.allocated_bytes()),
+        };
+        let bits: usize = self.links.iter().map(of_bits).sum();
+        bits + given(self.links.capacity() * size_of::<Link>()) + given(size_of_val(&*self.stripes))
     }
 
     fn newest(&self) -> &Link {

@@ -12,10 +12,8 @@ use super::table::Table;
 /// Values of at least this many bytes are freed in the background.
 const LARGE_BYTES: usize = 1 << 20;
 
-enum Garbage {
-    Entry(Entry),
-    Tables(Vec<Table>),
-}
+/// What is freed by being dropped.
+type Garbage = Box<dyn Send>;
 
 /// The way to the freeing thread.
 pub(super) struct Reaper {
@@ -32,12 +30,12 @@ impl Reaper {
 
     pub(super) fn free_entry(&self, entry: Entry) {
         if entry.allocated_bytes() >= LARGE_BYTES {
-            self.send(Garbage::Entry(entry));
+            self.send(Box::new(entry));
         }
     }
 
     pub(super) fn free_tables(&self, tables: Vec<Table>) {
-        self.send(Garbage::Tables(tables));
+        self.send(Box::new(tables));
     }
 
     fn send(&self, garbage: Garbage) {

@@ -38,6 +38,16 @@ pub fn encode(reply: &Reply, protocol: Protocol, out: &mut Vec<u8>) {
                 encode(value, protocol, out);
             }
         }
+        Reply::Field(pair) => {
+            match protocol {
+                Protocol::Resp2 => encode_array_header(1, out),
+                Protocol::Resp3 => {
+                    encode_map_header(1, protocol, out);
+                    encode(&pair.0, protocol, out);
+                }
+            }
+            encode(&pair.1, protocol, out);
+        }
         Reply::Set(items) => {
             encode_set_header(items.len(), protocol, out);
             encode_all(items, protocol, out);

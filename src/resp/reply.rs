@@ -46,6 +46,8 @@ pub enum Reply {
     Array(Vec<Reply>),
     /// Pairs: in RESP2 an array of keys and values in turn.
     Map(Vec<(Reply, Reply)>),
+    /// One pair of a map that was asked for alone, as `BF.INFO key FIELD` is: in RESP2 an array of the value alone.
+    Field(Box<(Reply, Reply)>),
     /// A list without order and repetition: an array in RESP2.
     Set(Vec<Reply>),
     /// A message that nobody asked for (pub/sub): an array in RESP2.

@@ -4,7 +4,7 @@ use crate::commands::context::Context;
 use crate::commands::dispatch::Outcome;
 use crate::commands::error::CommandError;
 use crate::commands::words::{Words, double, is};
-use crate::config::settings::Settings;
+use crate::config::Settings;
 use crate::filters::bits::AllocError;
 use crate::filters::bloom::{GrowthError, MAX_ERROR, Shape, ShapeError, options};
 use crate::filters::scalable_bloom::ScalableBloom;

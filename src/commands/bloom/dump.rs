@@ -9,8 +9,8 @@ use crate::codec::bloom::{Chunk, ChunkError, Decoded, HeaderError, chunk_at, dec
 use crate::commands::context::Context;
 use crate::commands::dispatch::{LongCommand, Outcome, Stop};
 use crate::commands::error::CommandError;
-use crate::config::settings::Settings;
-use crate::filters::BloomRef;
+use crate::config::Settings;
+use crate::filters::packed_bloom::PackedBloom;
 use crate::keyspace::entry::{Entry, Value, ValueMut, ValueRef, packed_size};
 use crate::keyspace::{Latched, Place, Vacant};
 use crate::resp::{Args, Reply, parse_integer};
@@ -148,7 +148,7 @@ fn create_from_header(
             Entry::packed_bloom(name, payload.len(), |new| new.copy_from_slice(&payload))?
         }
         Decoded::Packed(payload) => {
-            let chain = crate::filters::packed_bloom::PackedBloom::new(&payload).to_scalable()?;
+            let chain = PackedBloom::new(&payload).to_scalable()?;
             Entry::boxed(name, Value::Bloom(chain))?
         }
         Decoded::Large(chain) => Entry::boxed(name, Value::Bloom(chain))?,

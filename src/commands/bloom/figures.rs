@@ -63,14 +63,14 @@ pub(super) fn info(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     if args.len() > 3 {
         return Err(CommandError::WrongArity("bf.info".into()).into());
     }
-    let pair = |figure: &Figure, bloom| (Reply::simple(figure.label), (figure.value)(bloom));
+    let pair = |figure: &Figure, bloom: BloomRef<'_>| (Reply::simple(figure.label), (figure.value)(bloom));
     read_existing(context, &args[1], |bloom| {
         let Some(field) = args.get(2) else {
             return Ok(Reply::Map(FIGURES.iter().map(|figure| pair(figure, bloom)).collect()));
         };
         let figure = FIGURES.iter().find(|figure| is(field, figure.word));
         let figure = figure.ok_or(CommandError::text("Invalid information value"))?;
-        Ok(Reply::Single(Box::new(pair(figure, bloom))))
+        Ok(Reply::Field(Box::new(pair(figure, bloom))))
     })?
 }
 

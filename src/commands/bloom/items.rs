@@ -16,7 +16,7 @@ use crate::commands::dispatch::{LongCommand, Outcome, Stop};
 use crate::commands::error::CommandError;
 use crate::commands::table::RUN_LENGTH;
 use crate::commands::words::{Words, is};
-use crate::config::settings::Settings;
+use crate::config::Settings;
 use crate::filters::bloom::HashPair;
 use crate::filters::scalable_bloom::ScalableBloom;
 use crate::filters::{BloomMut, BloomRef, Insert};
