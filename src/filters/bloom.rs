@@ -148,7 +148,10 @@ impl Shape {
     ///
     /// As [`Shape::new`].
     pub fn first(entries: u64, error: f64, options: u32) -> Result<Shape, ShapeError> {
-        let error = if error > MAX_ERROR && error < 1.0 { MAX_ERROR } else { error };
+        if !is_rate(error) {
+            return Err(ShapeError::Rate);
+        }
+        let error = error.min(MAX_ERROR);
         let scaling = options & options::NON_SCALING == 0;
         Shape::new(entries, if scaling { error * TIGHTENING } else { error })
     }
@@ -251,11 +254,16 @@ fn rate(entries: u64, error: f64) -> Result<(f64, u32), ShapeError> {
     if entries == 0 {
         return Err(ShapeError::NoEntries);
     }
-    if !(error > 0.0 && error < 1.0) {
+    if !is_rate(error) {
         return Err(ShapeError::Rate);
     }
     let bits_per_entry = bits_per_entry(error);
     Ok((bits_per_entry, hashes_of(bits_per_entry) as u32))
+}
+
+/// Whether a rate is between 0 and 1, both excluded; NaN is not.
+pub fn is_rate(error: f64) -> bool {
+    error > 0.0 && error < 1.0
 }
 
 /// Bits an entry takes at a rate inside (0, 1).

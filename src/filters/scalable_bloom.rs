@@ -193,7 +193,7 @@ impl ScalableBloom {
     pub fn contains(&self, pair: HashPair) -> bool {
         let found = self.links.iter().rev().any(|link| link.holds(pair));
         if found {
-            seen_present();
+            seen_present::<AtomicU64>();
         }
         found
     }
