@@ -120,3 +120,55 @@ impl Balancer {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Environment, Settings};
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+
+    /// A connection that is dealt to and fro while it is used loses nothing: neither requests, nor its state.
+    #[test]
+    fn connections_move_between_workers() {
+        let environment = Environment { cores: 2, memory: None, folder: "/".into() };
+        let settings = Settings::new(environment, []);
+        let shared = Arc::new(Shared::new(settings, 100, Workers::start(2).unwrap()));
+        let mut clients: Vec<UnixStream> = (0..4)
+            .map(|_| {
+                let (ours, theirs) = UnixStream::pair().unwrap();
+                theirs.set_nonblocking(true).unwrap();
+                shared.workers.hand_over(&shared, Accepted { socket: Socket::Unix(theirs), refusal: None });
+                ours
+            })
+            .collect();
+        for (n, client) in clients.iter_mut().enumerate() {
+            ask(client, &format!("SELECT {n}\r\nCLIENT SETNAME c{n}\r\n"), "+OK\r\n+OK\r\n");
+        }
+        let mut workers = [false; 2];
+        for round in 0..200 {
+            shared.clients.deal(1 + round % 2, shared.now());
+            for (n, client) in clients.iter_mut().enumerate() {
+                // Half a request is on the way while the connection is to move.
+                client.write_all(b"BF.ADD k").unwrap();
+                ask(client, " item\r\n", if round == 0 { ":1\r\n" } else { ":0\r\n" });
+                ask(client, "CLIENT GETNAME\r\n", &format!("$2\r\nc{n}\r\n"));
+            }
+            for (seen, connections) in workers.iter_mut().zip(&shared.workers.connections) {
+                *seen |= connections.load(Ordering::Relaxed) > 0;
+            }
+        }
+        assert_eq!(workers, [true; 2]);
+        drop(clients);
+        while shared.clients.len() > 0 {
+            thread::yield_now();
+        }
+    }
+
+    fn ask(client: &mut UnixStream, request: &str, expected: &str) {
+        client.write_all(request.as_bytes()).unwrap();
+        let mut reply = vec![0; expected.len()];
+        client.read_exact(&mut reply).unwrap();
+        assert_eq!(String::from_utf8_lossy(&reply), expected);
+    }
+}
