@@ -183,7 +183,9 @@ impl Pair {
     /// Compares the whole dumps of a key, then loads each into the other server and asks for all items there.
     fn compare_dumps(&mut self, protocol: usize, key: &[u8], items: &[Vec<u8>]) -> Result<(), Difference> {
         let ours = dump(&mut self.ours[protocol], key);
-        self.dump_ends.remove(&(protocol, key.to_vec()));
+        if !ours.is_empty() {
+            self.dump_ends.remove(&(protocol, key.to_vec()));
+        }
         let mut theirs = dump(&mut self.theirs[protocol], key);
         if let (Some((_, ours)), Some((_, theirs))) = (ours.first(), theirs.first_mut())
             && let Some(header) = rules::with_our_growth(theirs, ours)
