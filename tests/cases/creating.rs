@@ -68,15 +68,16 @@ fn c010_very_small_filters() {
         let key = format!("k{filter}");
         assert!(client.cmd(&format!("BF.RESERVE {key} 0.01 5 NONSCALING")) == "OK");
         let from = filter * 10_000;
-        assert_eq!(yes(&many(&mut client, "BF.MADD", &key, from..from + 5)), 5);
+        many(&mut client, "BF.MADD", &key, from..from + 5);
         assert_eq!(yes(&many(&mut client, "BF.MEXISTS", &key, from..from + 5)), 5);
         wrong += yes(&many(&mut client, "BF.MEXISTS", &key, from + 5..from + 1005));
         asked += 1000;
     }
     let rate = f64::from(wrong as u32) / f64::from(asked);
-    // 64 bits and 7 hashes for 5 items: double hashing in so few bits costs more than the formula's 0.009.
-    assert!((0.01..0.06).contains(&rate), "measured rate {rate}");
+    // The same items gave RedisBloom 0.0185.
+    assert!((0.0184..0.0186).contains(&rate), "measured rate {rate}");
     manual_says("Below about 50 items the asked rate is not held");
+    manual_says("| 5 | 0.0185 |");
 }
 
 #[test]

@@ -64,8 +64,9 @@ fn c056_redis_cli_answers_as_printed() {
     let server = Server::start();
     let script = b"BF.RESERVE k 0.01 1000\nBF.ADD k a\nBF.EXISTS k a\nBF.MEXISTS k a b\nDEL k\n";
     assert_eq!(redis_cli(&server, &[], script), "OK\n1\n1\n1\n0\n1\n");
-    let info = redis_cli(&server, &["-3", "BF.ADD", "k", "a"], b"");
-    assert_eq!(info, "true\n");
+    // Releases of redis-cli differ in the brackets.
+    let said = redis_cli(&server, &["-3", "BF.ADD", "k", "a"], b"");
+    assert!(["true\n", "(true)\n"].contains(&&*said), "{said:?}");
 }
 
 #[test]
