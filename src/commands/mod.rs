@@ -1,1 +1,16 @@
-//! (stand-in)
+//! The commands: one table, and the handlers that its rows name.
+//!
+//! A request is looked up in the [`table`], checked against its row and handed to the row's handler by [`dispatch`]. Handlers
+//! see a [`context::Context`] and give a reply as a value; they know neither sockets nor which host runs them.
+
+pub mod bloom;
+pub mod connection;
+pub mod context;
+pub mod dispatch;
+pub mod error;
+pub mod form;
+pub mod introspection;
+pub mod keys;
+pub mod server;
+pub mod table;
+pub mod words;

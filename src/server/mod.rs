@@ -1,1 +1,91 @@
-//! (stand-in)
+//! The stand-alone server: listeners, connections, clients, figures, the end.
+//!
+//! # Threads
+//!
+//! `threads` workers each run a single-threaded tokio runtime; a connection belongs to the worker that was given it and
+//! never moves, so a batch of commands runs from the read to the write without another thread being woken. (The
+//! work-stealing runtime was tried first: at one command a write it cost more in wake-ups than the command itself.) The
+//! main thread accepts, keeps the clocks, sweeps idle clients and waits for signals.
+//!
+//! # The end
+//!
+//! SIGTERM, SIGINT and `SHUTDOWN` stop the accepting and close the reading side of every socket: what a client had sent
+//! by then is still read, run and answered, and then the connection ends by itself.
+
+mod buffers;
+mod client;
+mod connection;
+mod files;
+mod info;
+mod listener;
+pub mod logging;
+mod shared;
+mod worker;
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::config::Settings;
+use listener::Listeners;
+use shared::Shared;
+use worker::Workers;
+
+/// How long the end waits for clients that don't take their replies.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The clocks of the keyspace and of idle clients go by seconds; they are set this often.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Run a server until it is told to end.
+///
+/// # Errors
+/// Why it could not start, as a sentence for the operator.
+pub fn run(settings: Settings) -> Result<(), String> {
+    let folder = settings.dir();
+    std::env::set_current_dir(&folder).map_err(|error| format!("cannot use folder '{}': {error}", folder.display()))?;
+    logging::start(&settings)?;
+    let files = files::raise_limit(&settings);
+    let shared = Arc::new(Shared::new(settings, files));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| format!("cannot start the runtime: {error}"))?;
+    runtime.block_on(async {
+        let listeners = Listeners::bind(&shared.settings)?;
+        let workers = Workers::start(&shared).map_err(|error| format!("cannot start a thread: {error}"))?;
+        serve(&shared, &listeners, &workers).await.map_err(|error| format!("cannot wait for signals: {error}"))
+    })
+}
+
+async fn serve(shared: &Arc<Shared>, listeners: &Listeners, workers: &Workers) -> io::Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let _hang_up = signal(SignalKind::hangup())?; // Registered, hence not deadly; nothing is reloaded.
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        process = std::process::id(),
+        threads = shared.settings.threads(),
+        "ready to accept connections at {}",
+        listeners.describe()
+    );
+    let mut tick = tokio::time::interval(TICK);
+    tokio::select! {
+        () = listeners.accept(shared, workers) => {}
+        () = async { loop { tick.tick().await; shared.tick(); } } => {}
+        _ = terminate.recv() => tracing::info!("SIGTERM: ending"),
+        _ = interrupt.recv() => tracing::info!("SIGINT: ending"),
+        () = shared.shutdown_asked() => tracing::info!("SHUTDOWN: ending"),
+    }
+    shared.clients.end_all();
+    let deadline = Instant::now() + PATIENCE;
+    while shared.clients.len() > 0 && Instant::now() < deadline {
+        // Connections that were handed to a worker but not registered yet are met by the next round.
+        tokio::time::sleep(Duration::from_millis(2)).await;
+        shared.clients.end_all();
+    }
+    listeners.clean_up();
+    tracing::info!("all clients are gone: bye");
+    Ok(())
+}

@@ -1,0 +1,416 @@
+//! Adding items and asking for them.
+//!
+//! A large filter is added to under the shard's shared lock, many clients side by side; a small one, and whatever must be
+//! created or grown, under the exclusive lock; and a request that would take longer than about half a millisecond with the
+//! key's latch, in steps.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Instant;
+
+use smallvec::SmallVec;
+
+use super::create::{NewFilter, capacity, error_rate, expansion, grow};
+use crate::commands::context::Context;
+use crate::commands::dispatch::{LongCommand, Outcome, Stop};
+use crate::commands::error::CommandError;
+use crate::commands::table::RUN_LENGTH;
+use crate::commands::words::{Words, is};
+use crate::config::Settings;
+use crate::filters::bloom::HashPair;
+use crate::filters::scalable_bloom::ScalableBloom;
+use crate::filters::{BloomMut, BloomRef, Insert};
+use crate::keyspace::entry::{Entry, EntryRef, ValueMut, ValueRef};
+use crate::keyspace::{Latched, Place};
+use crate::resp::{Args, Reply};
+
+/// Items are hashed, and their memory fetched, in groups of so many.
+const GROUP: usize = RUN_LENGTH;
+
+type Group<'a> = SmallVec<[&'a [u8]; GROUP]>;
+
+/// The answers of one command, an array in the end. Errors are rare: until the first one they are kept as booleans.
+#[derive(Default)]
+struct Answers {
+    bools: SmallVec<[bool; 32]>,
+    with_errors: Option<Vec<Reply>>,
+}
+
+impl Answers {
+    fn len(&self) -> usize {
+        self.with_errors.as_ref().map_or(self.bools.len(), Vec::len)
+    }
+
+    fn push(&mut self, answer: bool) {
+        match &mut self.with_errors {
+            Some(replies) => replies.push(Reply::Bool(answer)),
+            None => self.bools.push(answer),
+        }
+    }
+
+    fn push_error(&mut self, error: &CommandError) {
+        let bools = &mut self.bools;
+        let replies = self.with_errors.get_or_insert_with(|| bools.drain(..).map(Reply::Bool).collect());
+        replies.push(Reply::Error(error.message()));
+    }
+
+    fn into_reply(self) -> Reply {
+        self.with_errors.map_or(Reply::Bools(self.bools), Reply::Array)
+    }
+
+    /// The answer of a command with one item.
+    fn into_single(self) -> Reply {
+        match self.with_errors.and_then(|mut replies| replies.pop()) {
+            Some(reply) => reply,
+            None => Reply::Bool(self.bools.first().copied().unwrap_or_default()),
+        }
+    }
+}
+
+/// What is made when the key of an add is missing.
+enum Missing {
+    Create(NewFilter),
+    Refuse,
+}
+
+/// The items of a request, from its word `first` on.
+#[derive(Clone, Copy)]
+struct Items<'a> {
+    args: Args<'a>,
+    first: usize,
+}
+
+impl<'a> Items<'a> {
+    fn of(args: Args<'a>, first: usize) -> Self {
+        Self { args: args.slice_from(first), first }
+    }
+
+    fn len(self) -> usize {
+        self.args.len()
+    }
+
+    fn group(self, from: usize) -> Group<'a> {
+        self.args.slice_from(from).iter().take(GROUP).collect()
+    }
+
+    /// Whether the work on a chain of so many links would hold a shard too long. In nanoseconds, measured roughly: an item
+    /// costs a hash and cache misses in each link, and a byte to be hashed a third.
+    fn take_long(self, links: usize) -> bool {
+        const LONG_NS: usize = 500_000;
+        const ITEM_NS: usize = 60;
+        const LINK_NS: usize = 40;
+        let bytes: usize = self.args.iter().map(<[u8]>::len).sum();
+        self.len() * (ITEM_NS + LINK_NS * links) + bytes / 3 > LONG_NS
+    }
+}
+
+/// `BF.ADD key item`
+pub(super) fn add(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    let missing = Missing::Create(NewFilter::by_default(context.settings));
+    Ok(add_items(context, args, Items::of(args, 2), &missing)?.into_single())
+}
+
+/// `BF.MADD key item …`
+pub(super) fn add_many(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    let missing = Missing::Create(NewFilter::by_default(context.settings));
+    Ok(add_items(context, args, Items::of(args, 2), &missing)?.into_reply())
+}
+
+/// `BF.INSERT key [CAPACITY n] [ERROR r] [EXPANSION n] [NOCREATE] [NONSCALING] ITEMS item …`
+pub(super) fn insert(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    let (missing, first) = insert_options(args, context.settings)?;
+    Ok(add_items(context, args, Items::of(args, first), &missing)?.into_reply())
+}
+
+fn insert_options(args: Args<'_>, settings: &Settings) -> Result<(Missing, usize), CommandError> {
+    let arity = || CommandError::WrongArity("bf.insert".into());
+    // RedisBloom has one text for a value that is no number and one that is out of range here.
+    let bad = |text| move |_| CommandError::text(text);
+    let mut filter = NewFilter::by_default(settings);
+    let (mut no_create, mut non_scaling) = (false, false);
+    let mut words = Words::from(args, 2);
+    while let Some(word) = words.next() {
+        if is(word, "ITEMS") {
+            if words.position() == args.len() {
+                return Err(arity());
+            }
+            if non_scaling {
+                filter.set_non_scaling();
+            }
+            return Ok((if no_create { Missing::Refuse } else { Missing::Create(filter) }, words.position()));
+        } else if is(word, "CAPACITY") {
+            let value = words.next().ok_or_else(arity)?;
+            filter.set_capacity(capacity(value, settings).map_err(bad("Bad capacity"))?);
+        } else if is(word, "ERROR") {
+            let value = words.next().ok_or_else(arity)?;
+            filter.set_error(error_rate(value).map_err(bad("Bad error rate"))?);
+        } else if is(word, "EXPANSION") {
+            let value = words.next().ok_or_else(arity)?;
+            filter.set_growth(expansion(value).map_err(bad("Bad expansion"))?);
+        } else if is(word, "NOCREATE") {
+            no_create = true;
+        } else if is(word, "NONSCALING") {
+            non_scaling = true;
+        } else {
+            return Err(CommandError::UnknownArgument);
+        }
+    }
+    Err(arity())
+}
+
+/// What the first look at the key of an add found.
+enum Found {
+    /// All is done.
+    Done,
+    /// The rest needs the exclusive lock.
+    Exclusive,
+    /// The rest needs the latch.
+    Long,
+    /// Another kind of value.
+    WrongType,
+}
+
+fn add_items(context: &Context<'_>, args: Args<'_>, items: Items<'_>, missing: &Missing) -> Result<Answers, Stop> {
+    let (keyspace, settings, db) = (context.keyspace, context.settings, context.session.db);
+    let name = &args[1];
+    let mut answers = Answers::default();
+    let found = keyspace.read(db, name, |entry| match entry.map(EntryRef::value) {
+        None if items.take_long(1) => Found::Long,
+        None => Found::Exclusive,
+        Some(ValueRef::Bloom(bloom)) if items.take_long(bloom.len()) => Found::Long,
+        Some(ValueRef::Bloom(BloomRef::Packed(_))) => Found::Exclusive,
+        Some(ValueRef::Bloom(BloomRef::Large(chain))) => add_shared(chain, items, &mut answers),
+        Some(_) => Found::WrongType,
+    })?;
+    match found {
+        Found::Done => return Ok(answers),
+        Found::WrongType => return Err(CommandError::WrongType.into()),
+        Found::Exclusive | Found::Long => {}
+    }
+    let done = keyspace.write(db, name, |place| {
+        let mut entry = match (place, missing) {
+            (Place::Occupied(entry), _) => entry,
+            (Place::Vacant(vacant), Missing::Create(filter)) => vacant.insert(filter.build(name, settings)?),
+            (Place::Vacant(_), Missing::Refuse) => return Err(CommandError::NotFound),
+        };
+        if !matches!(entry.value(), ValueRef::Bloom(_)) {
+            return Err(CommandError::WrongType);
+        }
+        if matches!(found, Found::Exclusive) {
+            while answers.len() < items.len() && add_group(&mut entry, settings, items, &mut answers).is_continue() {}
+            return Ok(true);
+        }
+        Ok(false)
+    })??;
+    if done {
+        return Ok(answers);
+    }
+    // The key was there a moment ago. Should it be gone again by now, the client is told to try everything once more.
+    match keyspace.latch(db, name)? {
+        Some(latched) => {
+            Err(Stop::Long(Box::new(LongAdd { latched, settings: settings.clone(), first: items.first, answers })))
+        }
+        None => add_items(context, args, items, missing),
+    }
+}
+
+/// Add to a large filter under the shared lock, if its newest sub-filter has room for all.
+fn add_shared(chain: &ScalableBloom, items: Items<'_>, answers: &mut Answers) -> Found {
+    let room = chain.links().last().map_or(0, |link| link.shape().entries.saturating_sub(link.items()));
+    if room < items.len() as u64 {
+        return Found::Exclusive;
+    }
+    while answers.len() < items.len() {
+        let group = items.group(answers.len());
+        let (outcomes, done) = insert_group(chain, &group);
+        outcomes[..done].iter().for_each(|outcome| answers.push(*outcome == Insert::Added));
+        // Other clients took the room meanwhile.
+        if done < group.len() {
+            return Found::Exclusive;
+        }
+    }
+    Found::Done
+}
+
+/// What became of each item of a group, and how many of them went the usual way.
+fn insert_group(chain: &ScalableBloom, group: &[&[u8]]) -> ([Insert; GROUP], usize) {
+    let mut outcomes = [Insert::Present; GROUP];
+    let pairs = hash_group(BloomRef::Large(chain), group);
+    let done = chain.insert_shared_many(&pairs[..group.len()], &mut outcomes[..group.len()]);
+    (outcomes, done)
+}
+
+fn hash_group(bloom: BloomRef<'_>, group: &[&[u8]]) -> [HashPair; GROUP] {
+    let mut pairs = [HashPair::default(); GROUP];
+    pairs.iter_mut().zip(group).for_each(|(pair, item)| *pair = bloom.hash(item));
+    pairs
+}
+
+/// Add the next group of items to a filter that nobody else uses; breaks when the rest is not to be tried.
+fn add_group(entry: &mut Entry, settings: &Settings, items: Items<'_>, answers: &mut Answers) -> ControlFlow<()> {
+    let group = items.group(answers.len());
+    let mut group = &group[..];
+    if let ValueRef::Bloom(BloomRef::Large(chain)) = entry.value() {
+        let (outcomes, done) = insert_group(chain, group);
+        outcomes[..done].iter().for_each(|outcome| answers.push(*outcome == Insert::Added));
+        group = &group[done..];
+    }
+    for item in group {
+        match add_one(entry, settings, item) {
+            Ok(added) => answers.push(added),
+            Err(error) => {
+                answers.push_error(&error);
+                if error == CommandError::NonScalingFull {
+                    return ControlFlow::Break(());
+                }
+            }
+        }
+    }
+    ControlFlow::Continue(())
+}
+
+/// Add an item to a filter that nobody else uses, which grows if it must.
+fn add_one(entry: &mut Entry, settings: &Settings, item: &[u8]) -> Result<bool, CommandError> {
+    for grown in [false, true] {
+        let ValueMut::Bloom(mut bloom) = entry.value_mut() else { return Err(CommandError::WrongType) };
+        let pair = bloom.as_ref().hash(item);
+        match bloom.insert(pair) {
+            Insert::Added => return Ok(true),
+            Insert::Present => return Ok(false),
+            Insert::Full => return Err(CommandError::NonScalingFull),
+            Insert::NeedsGrowth if grown => break,
+            Insert::NeedsGrowth => grow(entry, settings)?,
+        }
+    }
+    Err(CommandError::CannotGrow)
+}
+
+struct LongAdd {
+    latched: Latched,
+    settings: Arc<Settings>,
+    first: usize,
+    answers: Answers,
+}
+
+impl LongCommand for LongAdd {
+    fn step(&mut self, args: Args<'_>, until: Instant) -> Option<Reply> {
+        let items = Items::of(args, self.first);
+        while self.answers.len() < items.len() {
+            if add_group(self.latched.entry_mut(), &self.settings, items, &mut self.answers).is_break() {
+                break;
+            }
+            if Instant::now() >= until {
+                return None;
+            }
+        }
+        Some(std::mem::take(&mut self.answers).into_reply())
+    }
+}
+
+/// A run of `BF.ADD` on one key.
+pub(super) fn run_add(context: &mut Context<'_>, key: &[u8], items: &[&[u8]]) -> SmallVec<[bool; RUN_LENGTH]> {
+    let (keyspace, db) = (context.keyspace, context.session.db);
+    let shared = keyspace.read(db, key, |entry| match entry.map(EntryRef::value) {
+        Some(ValueRef::Bloom(BloomRef::Large(chain))) => {
+            let (outcomes, done) = insert_group(chain, items);
+            Some(outcomes[..done].iter().map(|outcome| *outcome == Insert::Added).collect())
+        }
+        _ => None,
+    });
+    match shared {
+        Ok(Some(answers)) => answers,
+        Ok(None) => keyspace.write(db, key, |place| run_add_small(place, items)).unwrap_or_default(),
+        Err(_) => SmallVec::new(),
+    }
+}
+
+fn run_add_small(place: Place<'_>, items: &[&[u8]]) -> SmallVec<[bool; RUN_LENGTH]> {
+    let Place::Occupied(mut entry) = place else { return SmallVec::new() };
+    let ValueMut::Bloom(BloomMut::Packed(mut chain)) = entry.value_mut() else { return SmallVec::new() };
+    let options = chain.as_ref().options();
+    let insert = |item: &&[u8]| match chain.insert(HashPair::with_options(item, options)) {
+        Insert::Added => Some(true),
+        Insert::Present => Some(false),
+        Insert::Full | Insert::NeedsGrowth => None,
+    };
+    items.iter().map_while(insert).collect()
+}
+
+/// `BF.EXISTS key item`; false for a key of another type, as in RedisBloom.
+pub(super) fn exists(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    let found = context.read(&args[1], |entry| match entry.map(EntryRef::value) {
+        Some(ValueRef::Bloom(bloom)) => bloom.contains(bloom.hash(&args[2])),
+        _ => false,
+    })?;
+    Ok(Reply::Bool(found))
+}
+
+/// `BF.MEXISTS key item …`; false for a key of another type, as in RedisBloom.
+pub(super) fn exists_many(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    let items = Items::of(args, 2);
+    let mut found = SmallVec::new();
+    let long = context.read(&args[1], |entry| match entry.map(EntryRef::value) {
+        Some(ValueRef::Bloom(bloom)) if items.take_long(bloom.len()) => true,
+        Some(ValueRef::Bloom(bloom)) => {
+            while found.len() < items.len() {
+                find_group(bloom, &items.group(found.len()), &mut found);
+            }
+            false
+        }
+        _ => {
+            found.resize(items.len(), false);
+            false
+        }
+    })?;
+    if !long {
+        return Ok(Reply::Bools(found));
+    }
+    match context.keyspace.latch(context.session.db, &args[1])? {
+        Some(latched) => Err(Stop::Long(Box::new(LongExists { latched, found }))),
+        None => exists_many(context, args),
+    }
+}
+
+fn find_group<A: smallvec::Array<Item = bool>>(bloom: BloomRef<'_>, group: &[&[u8]], found: &mut SmallVec<A>) {
+    let pairs = hash_group(bloom, group);
+    let start = found.len();
+    found.resize(start + group.len(), false);
+    bloom.contains_many(&pairs[..group.len()], &mut found[start..]);
+}
+
+struct LongExists {
+    latched: Latched,
+    found: SmallVec<[bool; 32]>,
+}
+
+impl LongCommand for LongExists {
+    fn step(&mut self, args: Args<'_>, until: Instant) -> Option<Reply> {
+        let items = Items::of(args, 2);
+        let entry = self.latched.entry_mut();
+        let ValueRef::Bloom(bloom) = entry.value() else { return Some(Reply::Error(CommandError::WrongType.message())) };
+        while self.found.len() < items.len() {
+            find_group(bloom, &items.group(self.found.len()), &mut self.found);
+            if Instant::now() >= until {
+                return None;
+            }
+        }
+        Some(Reply::Bools(std::mem::take(&mut self.found)))
+    }
+}
+
+/// A run of `BF.EXISTS` on one key.
+pub(super) fn run_exists(context: &mut Context<'_>, key: &[u8], items: &[&[u8]]) -> SmallVec<[bool; RUN_LENGTH]> {
+    let (mut found, counters) = (SmallVec::new(), context.counters);
+    // A key that is away gives no answer here; the handler waits for it.
+    let _busy = context.keyspace.read(context.session.db, key, |entry| match entry.map(EntryRef::value) {
+        Some(ValueRef::Bloom(bloom)) => {
+            counters.hits.add(items.len() as u64);
+            find_group(bloom, items, &mut found);
+        }
+        other => {
+            if other.is_some() { &counters.hits } else { &counters.misses }.add(items.len() as u64);
+            found.resize(items.len(), false);
+        }
+    });
+    found
+}

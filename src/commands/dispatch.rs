@@ -1,0 +1,216 @@
+//! From requests to replies: finds the row, checks what is the same for all commands, calls the handler.
+//!
+//! [`execute`] works through the requests of one read as a batch. Everything runs where it stands, without an await; what has
+//! to wait or takes long is handed back to the connection as a [`Progress`].
+
+use std::time::Instant;
+
+use smallvec::SmallVec;
+
+use super::context::Context;
+use super::error::{CommandError, quoted};
+use super::table::{Command, Flags, RUN_LENGTH, Run, find};
+use crate::keyspace::latch::Wait;
+use crate::resp::{Args, Batch, Reply, encode, encode_bool};
+
+/// What a handler gives.
+pub type Outcome = Result<Reply, Stop>;
+
+/// Why a handler gives no reply now.
+pub enum Stop {
+    /// The command is refused.
+    Refused(CommandError),
+    /// A long command has the key: try again after this.
+    Busy(Wait),
+    /// The command takes long: go on with it in steps.
+    Long(Box<dyn LongCommand>),
+}
+
+impl From<CommandError> for Stop {
+    fn from(error: CommandError) -> Self {
+        Self::Refused(error)
+    }
+}
+
+impl From<Wait> for Stop {
+    fn from(wait: Wait) -> Self {
+        Self::Busy(wait)
+    }
+}
+
+/// A command that holds its key's latch and works in steps, so that its thread serves others in between.
+pub trait LongCommand: Send {
+    /// Work until about this moment, on the same request; the reply when done.
+    fn step(&mut self, args: Args<'_>, until: Instant) -> Option<Reply>;
+}
+
+/// How far [`execute`] came.
+pub enum Progress {
+    /// To the end of the batch, or to a command that ends the connection.
+    Done,
+    /// The time is used up, or there is much to write: write, let others run, go on.
+    Pause,
+    /// The next request has to wait.
+    Busy(Wait),
+    /// The next request takes long; its reply comes from here.
+    Long(Box<dyn LongCommand>),
+}
+
+/// Replies of this size are written before more commands run.
+const WRITE_AT_BYTES: usize = 1 << 20;
+/// The clock is read once in so many commands.
+const CLOCK_INTERVAL: u32 = 16;
+
+/// Run the batch's requests from `next` on until about `until`, encoding the replies into `out`.
+pub fn execute(
+    context: &mut Context<'_>,
+    (batch, buffer): (&Batch, &[u8]),
+    next: &mut usize,
+    until: Instant,
+    out: &mut Vec<u8>,
+) -> Progress {
+    let mut last: Option<(&[u8], &'static Command)> = None;
+    let mut since_clock = 0;
+    while *next < batch.len() {
+        let args = batch.request(buffer, *next);
+        let name = args.get(0).unwrap_or_default();
+        let command = match last {
+            Some((last, command)) if last == name => Some(command),
+            _ => find(name),
+        };
+        last = command.map(|command| (name, command));
+        if let Some(run) = command.and_then(|command| command.run)
+            && context.session.authenticated
+        {
+            let answered = run_requests(context, run, (batch, buffer), *next, out);
+            if answered > 0 {
+                *next += answered;
+                since_clock += answered as u32;
+                if since_clock >= CLOCK_INTERVAL && (Instant::now() >= until || out.len() >= WRITE_AT_BYTES) {
+                    return Progress::Pause;
+                }
+                continue;
+            }
+        }
+        match call(context, command, args) {
+            Ok(reply) => write(context, &reply, out),
+            Err(Stop::Refused(error)) => write(context, &Reply::Error(error.message()), out),
+            Err(Stop::Busy(wait)) => return Progress::Busy(wait),
+            Err(Stop::Long(long)) => return Progress::Long(long),
+        }
+        *next += 1;
+        since_clock += 1;
+        if context.session.closing {
+            return Progress::Done;
+        }
+        if out.len() >= WRITE_AT_BYTES {
+            return Progress::Pause;
+        }
+        if since_clock >= CLOCK_INTERVAL {
+            since_clock = 0;
+            if Instant::now() >= until {
+                return Progress::Pause;
+            }
+        }
+    }
+    Progress::Done
+}
+
+/// Encode a reply, and count it if it is an error.
+pub fn write(context: &Context<'_>, reply: &Reply, out: &mut Vec<u8>) {
+    if matches!(reply, Reply::Error(_)) {
+        context.counters.errors.add(1);
+    }
+    encode(reply, context.session.protocol, out);
+}
+
+/// Answer the requests from `first` on that are the same command on the same key; returns how many.
+fn run_requests(
+    context: &mut Context<'_>,
+    run: Run,
+    (batch, buffer): (&Batch, &[u8]),
+    first: usize,
+    out: &mut Vec<u8>,
+) -> usize {
+    let head = batch.request(buffer, first);
+    let (Some(key), 3) = (head.get(1), head.len()) else { return 0 };
+    let mut items: SmallVec<[&[u8]; RUN_LENGTH]> = SmallVec::new();
+    for index in first..batch.len().min(first + RUN_LENGTH) {
+        let args = batch.request(buffer, index);
+        if args.len() != 3 || args[0] != head[0] || args[1] != *key {
+            break;
+        }
+        items.push(args.get(2).unwrap_or_default());
+    }
+    let answers = run(context, key, &items);
+    let protocol = context.session.protocol;
+    answers.iter().for_each(|answer| encode_bool(*answer, protocol, out));
+    context.counters.commands.add(answers.len() as u64);
+    answers.len()
+}
+
+fn call(context: &mut Context<'_>, command: Option<&'static Command>, args: Args<'_>) -> Outcome {
+    let Some(command) = command else { return Err(unknown_command(args).into()) };
+    let (command, full_name) = resolve(command, args)?;
+    if !command.takes(args.len()) {
+        return Err(CommandError::WrongArity(full_name.to_string().into()).into());
+    }
+    if !context.session.authenticated && !command.flags.has(Flags::NO_AUTH) {
+        return Err(CommandError::text("NOAUTH Authentication required.").into());
+    }
+    let outcome = (command.handler)(context, args);
+    if !matches!(outcome, Err(Stop::Busy(_))) {
+        context.counters.commands.add(1);
+    }
+    outcome
+}
+
+/// The row that answers a request: a container's subcommand where there is one.
+///
+/// # Errors
+/// The container has no such subcommand.
+pub fn resolve(command: &'static Command, args: Args<'_>) -> Result<(&'static Command, FullName), CommandError> {
+    let (false, Some(word)) = (command.subcommands.is_empty(), args.get(1)) else {
+        return Ok((command, FullName { container: None, name: command.name }));
+    };
+    match command.subcommand(word) {
+        Some(sub) => Ok((sub, FullName { container: Some(command.name), name: sub.name })),
+        None => Err(unknown_subcommand(command, word)),
+    }
+}
+
+/// A command's name as errors and `COMMAND` show it: `get`, `client|setname`.
+#[derive(Clone, Copy)]
+pub struct FullName {
+    container: Option<&'static str>,
+    name: &'static str,
+}
+
+impl std::fmt::Display for FullName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.container {
+            Some(container) => write!(f, "{container}|{}", self.name),
+            None => f.write_str(self.name),
+        }
+    }
+}
+
+fn unknown_subcommand(container: &Command, word: &[u8]) -> CommandError {
+    let container = container.name.to_ascii_uppercase();
+    CommandError::Text(format!("ERR unknown subcommand '{}'. Try {container} HELP.", quoted(word)).into())
+}
+
+/// The most bytes of arguments that the error about an unknown command repeats.
+const ARGUMENTS_SHOWN_BYTES: usize = 128;
+
+fn unknown_command(args: Args<'_>) -> CommandError {
+    let mut shown = String::new();
+    for arg in args.iter().skip(1) {
+        let room = ARGUMENTS_SHOWN_BYTES.saturating_sub(shown.len());
+        if room == 0 {
+            break;
+        }
+        shown += &format!("'{}' ", String::from_utf8_lossy(&arg[..arg.len().min(room)]));
+    }
+    CommandError::Text(format!("ERR unknown command '{}', with args beginning with: {shown}", quoted(&args[0])).into())
+}

@@ -1,0 +1,256 @@
+//! Commands on the server: settings, figures, databases as a whole, the end.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::context::Context;
+use super::dispatch::{Outcome, Stop};
+use super::error::CommandError;
+use super::form::help;
+use super::table::{Argument, ArgumentKind, Command, Flags, KeySpec};
+use super::words::{Words, is};
+use crate::config::SetError;
+use crate::keyspace::glob;
+use crate::resp::{Args, Reply, parse_integer};
+
+const ROW: Command = Command { since: "1.0.0", ..Command::DEFAULT };
+const ADMIN: Flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE);
+const FREE: Flags = Flags::LOADING.with(Flags::STALE);
+
+const FLUSH_TYPE: Argument = Argument::new(
+    "flush-type",
+    ArgumentKind::OneOf(&[
+        Argument::new("async", ArgumentKind::PureToken).token("ASYNC"),
+        Argument::new("sync", ArgumentKind::PureToken).token("SYNC"),
+    ]),
+)
+.optional();
+
+/// The rows of this family.
+pub const COMMANDS: &[Command] = &[
+    Command {
+        name: "dbsize",
+        arity: 1,
+        flags: Flags::READONLY.with(Flags::FAST),
+        summary: "Counts the keys of the database.",
+        handler: |context, _| Ok(Reply::Integer(context.keyspace.len(context.session.db) as i64)),
+        ..ROW
+    },
+    Command {
+        name: "flushdb",
+        arity: -1,
+        flags: Flags::WRITE,
+        summary: "Deletes all keys of the database; their memory is freed in the background.",
+        complexity: "O(1) in the request",
+        arguments: &[FLUSH_TYPE],
+        handler: |context, args| flush(context, args, Some(context.session.db)),
+        ..ROW
+    },
+    Command {
+        name: "flushall",
+        arity: -1,
+        flags: Flags::WRITE,
+        summary: "Deletes all keys of all databases; their memory is freed in the background.",
+        complexity: "O(1) in the request",
+        arguments: &[FLUSH_TYPE],
+        handler: |context, args| flush(context, args, None),
+        ..ROW
+    },
+    Command {
+        name: "info",
+        arity: -1,
+        flags: FREE,
+        summary: "Gives figures about the server.",
+        arguments: &[Argument::new("section", ArgumentKind::String).optional().multiple()],
+        handler: info,
+        ..ROW
+    },
+    Command {
+        name: "time",
+        arity: 1,
+        flags: FREE.with(Flags::FAST),
+        summary: "Gives the server's time: seconds since 1970, and microseconds.",
+        since: "2.6.0",
+        handler: time,
+        ..ROW
+    },
+    Command {
+        name: "shutdown",
+        arity: -1,
+        flags: ADMIN,
+        summary: "Ends the server, after what was accepted is answered.",
+        arguments: &[
+            Argument::word("nosave", "NOSAVE"),
+            Argument::word("now", "NOW"),
+            Argument::word("force", "FORCE"),
+        ],
+        handler: shut_down,
+        ..ROW
+    },
+    Command {
+        name: "config",
+        arity: -2,
+        summary: "A container for commands on settings.",
+        complexity: "Depends on the subcommand",
+        since: "2.0.0",
+        arguments: &[Argument::new("subcommand", ArgumentKind::String).multiple()],
+        subcommands: &[
+            Command {
+                name: "get",
+                arity: -3,
+                flags: ADMIN,
+                summary: "Gives the settings whose names match.",
+                complexity: "O(n), n settings",
+                since: "2.0.0",
+                arguments: &[Argument::new("parameter", ArgumentKind::Pattern).multiple()],
+                handler: config_get,
+                ..ROW
+            },
+            Command {
+                name: "set",
+                arity: -4,
+                flags: ADMIN,
+                summary: "Changes settings, all of them or none.",
+                complexity: "O(n), n settings",
+                since: "2.0.0",
+                arguments: &[Argument::new(
+                    "data",
+                    ArgumentKind::Block(&[
+                        Argument::new("parameter", ArgumentKind::String),
+                        Argument::new("value", ArgumentKind::String),
+                    ]),
+                )
+                .multiple()],
+                handler: config_set,
+                ..ROW
+            },
+            Command {
+                name: "help",
+                arity: 2,
+                flags: FREE,
+                summary: "Lists the subcommands.",
+                since: "5.0.0",
+                handler: |_, _| Ok(help("config")),
+                ..ROW
+            },
+        ],
+        ..ROW
+    },
+    Command {
+        name: "memory",
+        arity: -2,
+        summary: "A container for commands on memory.",
+        complexity: "Depends on the subcommand",
+        since: "4.0.0",
+        arguments: &[Argument::new("subcommand", ArgumentKind::String).multiple()],
+        subcommands: &[
+            Command {
+                name: "usage",
+                arity: -3,
+                flags: Flags::READONLY,
+                keys: &[KeySpec { first: 2, last: 2, step: 1, flags: &["RO"] }],
+                summary: "Gives the bytes that a key holds.",
+                complexity: "O(n), n sub-filters",
+                since: "4.0.0",
+                arguments: &[
+                    Argument::KEY,
+                    Argument::new("count", ArgumentKind::Integer).token("SAMPLES").optional(),
+                ],
+                handler: memory_usage,
+                ..ROW
+            },
+            Command {
+                name: "help",
+                arity: 2,
+                flags: FREE,
+                summary: "Lists the subcommands.",
+                since: "4.0.0",
+                handler: |_, _| Ok(help("memory")),
+                ..ROW
+            },
+        ],
+        ..ROW
+    },
+];
+
+const SYNTAX: CommandError = CommandError::text("ERR syntax error");
+
+fn flush(context: &mut Context<'_>, args: Args<'_>, db: Option<usize>) -> Outcome {
+    // Memory is always freed in the background; both words are taken.
+    match args.len() {
+        1 => {}
+        2 if is(&args[1], "ASYNC") || is(&args[1], "SYNC") => {}
+        _ => return Err(SYNTAX.into()),
+    }
+    context.keyspace.flush(db)?;
+    Ok(Reply::Ok)
+}
+
+fn info(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    let sections: Vec<String> =
+        args.iter().skip(1).map(|section| String::from_utf8_lossy(section).to_lowercase()).collect();
+    Ok(Reply::Verbatim(context.host.info(&sections)))
+}
+
+fn time(_: &mut Context<'_>, _: Args<'_>) -> Outcome {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Ok(Reply::Array(vec![Reply::text(now.as_secs().to_string()), Reply::text(now.subsec_micros().to_string())]))
+}
+
+fn shut_down(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    for word in Words::from(args, 1) {
+        if is(word, "SAVE") {
+            return Err(CommandError::text("ERR this release keeps no files: use SHUTDOWN NOSAVE").into());
+        }
+        if is(word, "ABORT") {
+            return Err(CommandError::text("ERR No shutdown in progress.").into());
+        }
+        if !["NOSAVE", "NOW", "FORCE"].into_iter().any(|option| is(word, option)) {
+            return Err(SYNTAX.into());
+        }
+    }
+    context.host.shut_down();
+    // As in Redis the end of the connection is the answer.
+    context.session.closing = true;
+    Ok(Reply::Sequence(Vec::new()))
+}
+
+fn config_get(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    let patterns = args.slice_from(2);
+    let matches = |name: &str| patterns.iter().any(|pattern| glob::matches_ignoring_case(pattern, name.as_bytes()));
+    let pairs = context.settings.get(matches).into_iter();
+    Ok(Reply::Map(pairs.map(|(name, value)| (Reply::text(name), Reply::Bulk(value.into()))).collect()))
+}
+
+fn config_set(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    if !args.len().is_multiple_of(2) {
+        return Err(SYNTAX.into());
+    }
+    let words: Vec<&[u8]> = args.iter().skip(2).collect();
+    let pairs: Vec<(&[u8], &[u8])> = words.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
+    let prepared = context.settings.prepare(&pairs)?;
+    context.host.approve_settings(&prepared)?;
+    context.host.settings_changed(&context.settings.commit(prepared));
+    Ok(Reply::Ok)
+}
+
+impl From<SetError> for Stop {
+    fn from(error: SetError) -> Self {
+        CommandError::Text(error.to_string().into()).into()
+    }
+}
+
+fn memory_usage(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    match args.len() {
+        3 => {}
+        // Sizes are exact; the number of samples is checked for form.
+        5 if is(&args[3], "SAMPLES") => {
+            let samples = parse_integer(&args[4]).ok_or(CommandError::NotAnInteger)?;
+            if samples < 0 {
+                return Err(SYNTAX.into());
+            }
+        }
+        _ => return Err(SYNTAX.into()),
+    }
+    let bytes = context.keyspace.read(context.session.db, &args[2], |entry| entry.map(|e| e.allocated_bytes()))?;
+    Ok(bytes.map_or(Reply::Null, |bytes| Reply::Integer(bytes as i64)))
+}

@@ -1,0 +1,283 @@
+//! A zeroed array of bits that threads may share.
+//!
+//! **Order.** Bit `x` lives in byte `x >> 3` at value `1 << (x & 7)`: the byte order of RedisBloom's dumps. Memory is read
+//! and written in 64-bit words only; [`word_of`] and [`mask_of`] hide the machine's byte order.
+//!
+//! **Why words.** Popcounts, dumps and before-images of a snapshot go by word, and accesses of different sizes to the same
+//! memory at the same time are undefined in Rust's memory model, so one size serves all. A locked `or` of a word costs what
+//! one of a byte does.
+//!
+//! **Where the bytes are.**
+//!
+//! | size | memory |
+//! | --- | --- |
+//! | below 4 KiB | the allocator, aligned to a word |
+//! | below 2 MiB | the allocator, aligned to a cache line |
+//! | from 2 MiB | a mapping of its own, aligned to 2 MiB, huge pages asked for |
+//!
+//! A probe of a filter larger than the cache costs one miss in memory and, with 4 KiB pages, about one in the page tables;
+//! huge pages save the second. Mappings end at a normal page, not at 2 MiB: rounding up would nearly double a filter of
+//! 2.1 MiB. The kernel hands out zeroed pages, so fresh arrays are not written. An allocator does not see such mappings;
+//! [`mapped_bytes`] counts them.
+//!
+//! Creation fails with an error, never with an abort.
+
+use std::alloc::Layout;
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// From this size on an array is a memory mapping of its own; also the size of a huge page.
+pub const MAPPED_FROM_BYTES: usize = 2 << 20;
+/// From this size on an array from the allocator starts at a cache line.
+const LINE_ALIGNED_FROM_BYTES: usize = 4 << 10;
+const LINE_BYTES: usize = 64;
+const WORD_BYTES: usize = 8;
+
+static MAPPED: AtomicU64 = AtomicU64::new(0);
+
+/// Bytes of all [`BitArray`]s alive that are memory mappings of their own, which no allocator's statistics include.
+pub fn mapped_bytes() -> u64 {
+    MAPPED.load(Ordering::Relaxed)
+}
+
+/// Memory for an array was not to be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{bytes} bytes could not be allocated")]
+pub struct AllocError {
+    /// How many bytes were asked for.
+    pub bytes: u64,
+}
+
+/// Index of the word that holds bit `x`.
+#[inline(always)]
+pub fn word_of(x: u64) -> usize {
+    (x >> 6) as usize
+}
+
+/// The bit `x` inside its word, as that word stands in memory.
+#[inline(always)]
+pub fn mask_of(x: u64) -> u64 {
+    (1u64 << (x & 63)).to_le()
+}
+
+/// Asks the processor for the cache line of `word`; a hint without effect on any value.
+#[inline(always)]
+pub fn prefetch(word: &AtomicU64) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch never faults, reads no value and needs no processor feature beyond x86-64's baseline.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(std::ptr::from_ref(word).cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = word;
+}
+
+/// An owned array of bits, all zero at first. See the [module](self) for its layout.
+pub struct BitArray {
+    words: NonNull<AtomicU64>,
+    /// Length in bytes as asked for.
+    len: usize,
+    /// Bytes really held: `len` rounded up to a word, or to a page for a mapping.
+    held: usize,
+}
+
+// SAFETY: a `BitArray` owns its memory alone, as a `Box<[AtomicU64]>` would, and nothing in it depends on the thread.
+unsafe impl Send for BitArray {}
+// SAFETY: through a shared reference the memory is reached only as `AtomicU64`s; plain access needs `&mut`.
+unsafe impl Sync for BitArray {}
+
+impl BitArray {
+    /// An array of `bytes` zero bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`AllocError`] with the bytes asked for, when there is no memory or no address space for them.
+    pub fn zeroed(bytes: u64) -> Result<BitArray, AllocError> {
+        let refused = AllocError { bytes };
+        let len = usize::try_from(bytes).map_err(|_| refused)?;
+        if len == 0 {
+            return Ok(BitArray { words: NonNull::dangling(), len, held: 0 });
+        }
+        let (words, held) = if len < MAPPED_FROM_BYTES { allocate(len) } else { map(len) }.ok_or(refused)?;
+        Ok(BitArray { words, len, held })
+    }
+
+    /// Length in bytes, as asked for.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether the array has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Whether the array is a memory mapping of its own.
+    pub fn is_mapped(&self) -> bool {
+        self.len >= MAPPED_FROM_BYTES
+    }
+
+    /// Bytes really held: the length rounded up to whole words, or to whole pages for a mapping. The allocator may round
+    /// the former up once more.
+    pub fn allocated_bytes(&self) -> usize {
+        self.held
+    }
+
+    /// The array as words to share; bytes beyond the length in the last one are zero.
+    #[inline(always)]
+    pub fn words(&self) -> &[AtomicU64] {
+        // SAFETY: `words` points to at least `len` rounded up to words, zeroed at creation, aligned for u64 (dangling but
+        // aligned when empty), owned by `self` and freed only on drop. All shared access is atomic and of this one size.
+        unsafe { std::slice::from_raw_parts(self.words.as_ptr(), self.len.div_ceil(WORD_BYTES)) }
+    }
+
+    /// The array as plain words, for an owner that shares it with nobody.
+    #[inline(always)]
+    pub fn words_mut(&mut self) -> &mut [u64] {
+        // SAFETY: as in `words`; `&mut self` excludes every other access, and AtomicU64 has the layout of u64 (same size,
+        // and an alignment that is at least as strict).
+        unsafe { std::slice::from_raw_parts_mut(self.words.as_ptr().cast(), self.len.div_ceil(WORD_BYTES)) }
+    }
+
+    /// Number of set bits.
+    pub fn count_ones(&self) -> u64 {
+        self.words().iter().map(|word| u64::from(word.load(Ordering::Relaxed).count_ones())).sum()
+    }
+
+    /// Copies the bytes from `offset` on into `buf`. Other threads may set bits meanwhile; each word is read once.
+    ///
+    /// # Panics
+    ///
+    /// If the range does not lie inside the array.
+    pub fn copy_bytes(&self, offset: usize, buf: &mut [u8]) {
+        let (words, skip) = self.range(offset, buf.len());
+        let (head, body) = buf.split_at_mut(skip.min(buf.len()));
+        let mut words = words.iter().map(|word| word.load(Ordering::Relaxed).to_ne_bytes());
+        if !head.is_empty()
+            && let Some(bytes) = words.next()
+        {
+            let start = WORD_BYTES - skip;
+            head.copy_from_slice(&bytes[start..start + head.len()]);
+        }
+        for (to, bytes) in body.chunks_mut(WORD_BYTES).zip(words) {
+            to.copy_from_slice(&bytes[..to.len()]);
+        }
+    }
+
+    /// Ors `data` into the bytes from `offset` on. Other threads may read and set bits meanwhile.
+    ///
+    /// # Panics
+    ///
+    /// If the range does not lie inside the array.
+    pub fn or_bytes(&self, offset: usize, data: &[u8]) {
+        let (words, skip) = self.range(offset, data.len());
+        let (head, body) = data.split_at(skip.min(data.len()));
+        let mut words = words.iter();
+        let or = |word: &AtomicU64, bytes: [u8; WORD_BYTES]| match u64::from_ne_bytes(bytes) {
+            0 => 0,
+            bits => word.fetch_or(bits, Ordering::Release),
+        };
+        if !head.is_empty()
+            && let Some(word) = words.next()
+        {
+            let mut bytes = [0; WORD_BYTES];
+            let start = WORD_BYTES - skip;
+            bytes[start..start + head.len()].copy_from_slice(head);
+            or(word, bytes);
+        }
+        for (from, word) in body.chunks(WORD_BYTES).zip(words) {
+            let mut bytes = [0; WORD_BYTES];
+            bytes[..from.len()].copy_from_slice(from);
+            or(word, bytes);
+        }
+    }
+
+    /// The words that hold `offset..offset + len`, and how many bytes of the first one belong to the range when it does
+    /// not begin with it (0 when it does).
+    fn range(&self, offset: usize, len: usize) -> (&[AtomicU64], usize) {
+        let end = offset.checked_add(len).filter(|&end| end <= self.len);
+        let Some(end) = end else {
+            panic!("bytes {offset}..+{len} of a bit array of {}", self.len);
+        };
+        let skip = offset.next_multiple_of(WORD_BYTES) - offset;
+        (&self.words()[offset / WORD_BYTES..end.div_ceil(WORD_BYTES)], skip)
+    }
+}
+
+impl fmt::Debug for BitArray {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BitArray").field("len", &self.len).field("held", &self.held).finish_non_exhaustive()
+    }
+}
+
+impl Drop for BitArray {
+    fn drop(&mut self) {
+        if self.held == 0 {
+            return;
+        }
+        if self.is_mapped() {
+            // SAFETY: `words..+held` is a whole mapping made by `map`, unmapped only here.
+            unsafe { libc::munmap(self.words.as_ptr().cast(), self.held) };
+            MAPPED.fetch_sub(self.held as u64, Ordering::Relaxed);
+        } else if let Some(layout) = layout(self.held) {
+            // SAFETY: the memory came from `alloc_zeroed` with this same layout: it depends on `held` alone.
+            unsafe { std::alloc::dealloc(self.words.as_ptr().cast(), layout) };
+        }
+    }
+}
+
+/// Layout of an allocation of `held` bytes, a multiple of a word.
+fn layout(held: usize) -> Option<Layout> {
+    let align = if held < LINE_ALIGNED_FROM_BYTES { WORD_BYTES } else { LINE_BYTES };
+    Layout::from_size_align(held, align).ok()
+}
+
+/// Zeroed memory for `len` bytes (not 0) from the allocator, with its size.
+fn allocate(len: usize) -> Option<(NonNull<AtomicU64>, usize)> {
+    let held = len.next_multiple_of(WORD_BYTES);
+    let layout = layout(held)?;
+    // SAFETY: the layout has a size above 0.
+    let memory = unsafe { std::alloc::alloc_zeroed(layout) };
+    Some((NonNull::new(memory.cast())?, held))
+}
+
+/// Zeroed memory for `len` bytes as a mapping that starts at a huge page, with its size.
+fn map(len: usize) -> Option<(NonNull<AtomicU64>, usize)> {
+    let page = page_bytes();
+    let held = len.checked_next_multiple_of(page)?;
+    let spare = MAPPED_FROM_BYTES.max(page);
+    let reserved = held.checked_add(spare).filter(|&bytes| isize::try_from(bytes).is_ok())?;
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    // SAFETY: a new anonymous mapping at an address of the kernel's choice touches no memory of ours.
+    let memory = unsafe { libc::mmap(std::ptr::null_mut(), reserved, access, flags, -1, 0) };
+    if memory == libc::MAP_FAILED {
+        return None;
+    }
+    // What surrounds the aligned part goes back: `head` before it, the rest of `spare` after it. Both are whole pages.
+    let head = memory.addr().next_multiple_of(MAPPED_FROM_BYTES) - memory.addr();
+    // SAFETY: `head <= spare`, so the aligned part lies inside the mapping just made, and so do the two parts unmapped,
+    // which nobody has seen yet. The advice changes no content; where it is not known, small pages serve as well.
+    unsafe {
+        let words = memory.byte_add(head);
+        if head > 0 {
+            libc::munmap(memory, head);
+        }
+        if spare > head {
+            libc::munmap(words.byte_add(held), spare - head);
+        }
+        #[cfg(target_os = "linux")]
+        libc::madvise(words, held, libc::MADV_HUGEPAGE);
+        MAPPED.fetch_add(held as u64, Ordering::Relaxed);
+        Some((NonNull::new(words.cast())?, held))
+    }
+}
+
+/// Size of a normal page of the machine.
+fn page_bytes() -> usize {
+    // SAFETY: asks for a constant of the system.
+    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(bytes).unwrap_or(4 << 10)
+}

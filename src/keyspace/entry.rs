@@ -1,0 +1,523 @@
+//! One key: header, name and value in a single allocation.
+//!
+//! ```text
+//! 0      4     6         7     8
+//! | stamp| size| name_len| form| [size: u64 if size = 0] [name length: u32 if name_len = 255] | name | payload |
+//! ```
+//!
+//! The payload of a small filter is the filter itself (form *packed*); that of a large one is a pointer to a boxed
+//! [`Value`] (form *boxed*). Eight bytes of header are all that a small filter pays, which is what makes "one filter for
+//! each user" affordable; fields are therefore read and written as bytes, without alignment.
+//!
+//! An [`Entry`] owns its allocation. [`TaggedEntry`] is the same pointer with 16 bits of the name's hash above it: the
+//! table compares those before it follows the pointer.
+//!
+//! This is one of the few modules with `unsafe`. The invariant it keeps: `header` points to a live allocation made by
+//! [`Entry::allocate`], whose size and field offsets follow from its own first bytes, which never change after the
+//! allocation was made (`stamp` apart, which is atomic); a payload in form *boxed* holds a pointer from `Box::into_raw`.
+
+use std::alloc::Layout;
+use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
+use std::num::NonZeroU64;
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::latch::Latch;
+use super::size_class::size_class;
+use crate::filters::bits::AllocError;
+use crate::filters::packed_bloom::{PackedBloom, PackedBloomMut};
+use crate::filters::scalable_bloom::ScalableBloom;
+use crate::filters::{BloomMut, BloomRef};
+
+/// Largest allocation of a packed entry: its size is kept in 16 bits. Larger filters are boxed.
+pub const PACKED_ENTRY_BYTES: usize = u16::MAX as usize;
+
+const HEADER_BYTES: usize = 8;
+const LONG_NAME: u8 = u8::MAX;
+const ALIGNMENT: usize = 8;
+
+/// The kinds of value that a key can hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A scalable Bloom filter.
+    Bloom,
+    /// Stands for a second kind until there is one, so that tests can hold a key of the wrong type.
+    #[cfg(test)]
+    Opaque,
+}
+
+impl Kind {
+    /// What `TYPE` answers: the name under which RedisBloom registers the type.
+    #[must_use]
+    pub const fn type_name(self) -> &'static str {
+        match self {
+            Self::Bloom => "MBbloom--",
+            #[cfg(test)]
+            Self::Opaque => "opaque---",
+        }
+    }
+}
+
+/// A value too large or too unusual to stand in its entry.
+pub enum Value {
+    /// A scalable Bloom filter.
+    Bloom(ScalableBloom),
+    /// The entry is away: a long command works on it (see [`super::Latched`]).
+    Busy {
+        /// What waiters wait for.
+        latch: Arc<Latch>,
+        /// The kind of the value that is away.
+        kind: Kind,
+    },
+    /// See [`Kind::Opaque`].
+    #[cfg(test)]
+    Opaque,
+}
+
+/// A value, for reading.
+pub enum ValueRef<'a> {
+    /// A scalable Bloom filter.
+    Bloom(BloomRef<'a>),
+    /// The entry is away.
+    Busy {
+        /// What waiters wait for.
+        latch: &'a Arc<Latch>,
+        /// The kind of the value that is away.
+        kind: Kind,
+    },
+    /// See [`Kind::Opaque`].
+    #[cfg(test)]
+    Opaque,
+}
+
+/// A value, for writing.
+pub enum ValueMut<'a> {
+    /// A scalable Bloom filter.
+    Bloom(BloomMut<'a>),
+    /// The entry is away.
+    Busy,
+    /// See [`Kind::Opaque`].
+    #[cfg(test)]
+    Opaque,
+}
+
+#[repr(u8)]
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    PackedBloom = 0,
+    Boxed = 1,
+}
+
+#[repr(C, align(8))]
+struct Header {
+    /// Second of the last access, on the keyspace's clock.
+    stamp: AtomicU32,
+    /// Bytes of the allocation, 0 when they stand behind the header.
+    size: u16,
+    name_len: u8,
+    form: u8,
+}
+
+/// Where the parts of an allocation lie, all in bytes.
+#[derive(Clone, Copy)]
+struct Parts {
+    size: usize,
+    name: usize,
+    payload: usize,
+}
+
+/// A key that nobody else holds.
+#[repr(transparent)]
+pub struct Entry {
+    header: NonNull<Header>,
+}
+
+// SAFETY: an entry owns its allocation alone, and everything that it can hold is Send and Sync.
+unsafe impl Send for Entry {}
+// SAFETY: as above; shared access goes through `&` methods that only read, or write atomics.
+unsafe impl Sync for Entry {}
+
+/// A key that somebody else owns, for reading.
+#[derive(Clone, Copy)]
+pub struct EntryRef<'a> {
+    header: NonNull<Header>,
+    owner: PhantomData<&'a Header>,
+}
+
+impl Entry {
+    /// A key whose value stands in the entry itself: `payload_len` bytes, zeroed, then written by `init`.
+    ///
+    /// # Errors
+    /// [`AllocError`] when there is no memory.
+    ///
+    /// # Panics
+    /// When the whole would pass [`PACKED_ENTRY_BYTES`]; ask [`packed_size`] first.
+    pub fn packed_bloom(name: &[u8], payload_len: usize, init: impl FnOnce(&mut [u8])) -> Result<Self, AllocError> {
+        assert!(packed_size(name, payload_len).is_some(), "a packed entry of {payload_len} bytes");
+        let mut entry = Self::allocate(name, payload_len, Form::PackedBloom)?;
+        init(entry.payload_mut());
+        Ok(entry)
+    }
+
+    /// A key whose value stands in an allocation of its own.
+    ///
+    /// # Errors
+    /// [`AllocError`] when there is no memory.
+    pub fn boxed(name: &[u8], value: Value) -> Result<Self, AllocError> {
+        let mut entry = Self::allocate(name, size_of::<*mut Value>(), Form::Boxed)?;
+        let pointer = Box::into_raw(Box::new(value));
+        entry.payload_mut().copy_from_slice(&(pointer as usize).to_ne_bytes());
+        Ok(entry)
+    }
+
+    fn allocate(name: &[u8], payload_len: usize, form: Form) -> Result<Self, AllocError> {
+        let parts = layout_of(name.len(), payload_len);
+        let failed = AllocError { bytes: parts.size as u64 };
+        let layout = Layout::from_size_align(parts.size, ALIGNMENT).map_err(|_| failed)?;
+        // SAFETY: the layout has a size of at least HEADER_BYTES.
+        let pointer = unsafe { std::alloc::alloc_zeroed(layout) };
+        let header = NonNull::new(pointer.cast::<Header>()).ok_or(failed)?;
+        debug_assert!(pointer as usize >> TAG_SHIFT == 0, "user addresses have 47 bits");
+        let long_size = parts.size > PACKED_ENTRY_BYTES;
+        let long_name = name.len() >= LONG_NAME as usize;
+        // SAFETY: the allocation is `parts.size` bytes long, and `layout_of` counted every part written here.
+        unsafe {
+            header.write(Header {
+                stamp: AtomicU32::new(0),
+                size: if long_size { 0 } else { parts.size as u16 },
+                name_len: if long_name { LONG_NAME } else { name.len() as u8 },
+                form: form as u8,
+            });
+            let mut at = HEADER_BYTES;
+            if long_size {
+                pointer.add(at).cast::<u64>().write_unaligned(parts.size as u64);
+                at += size_of::<u64>();
+            }
+            if long_name {
+                pointer.add(at).cast::<u32>().write_unaligned(name.len() as u32);
+            }
+            pointer.add(parts.name).copy_from_nonoverlapping(name.as_ptr(), name.len());
+        }
+        Ok(Self { header })
+    }
+
+    /// The same entry, for reading.
+    #[must_use]
+    pub fn as_ref(&self) -> EntryRef<'_> {
+        EntryRef { header: self.header, owner: PhantomData }
+    }
+
+    /// The key's name.
+    #[must_use]
+    pub fn name(&self) -> &[u8] {
+        self.as_ref().name()
+    }
+
+    /// The value, for reading.
+    #[must_use]
+    pub fn value(&self) -> ValueRef<'_> {
+        self.as_ref().value()
+    }
+
+    /// The value, for writing.
+    pub fn value_mut(&mut self) -> ValueMut<'_> {
+        match self.as_ref().form() {
+            Form::PackedBloom => ValueMut::Bloom(BloomMut::Packed(PackedBloomMut::new(self.payload_mut()))),
+            Form::Boxed => {
+                // SAFETY: form and payload agree (see the module's invariant), and `&mut self` is exclusive.
+                let value = unsafe { &mut *self.as_ref().boxed_pointer() };
+                match value {
+                    Value::Bloom(bloom) => ValueMut::Bloom(BloomMut::Large(bloom)),
+                    Value::Busy { .. } => ValueMut::Busy,
+                    #[cfg(test)]
+                    Value::Opaque => ValueMut::Opaque,
+                }
+            }
+        }
+    }
+
+    /// Bytes that the key holds: see [`EntryRef::allocated_bytes`].
+    #[must_use]
+    pub fn allocated_bytes(&self) -> usize {
+        self.as_ref().allocated_bytes()
+    }
+
+    fn payload_mut(&mut self) -> &mut [u8] {
+        let parts = self.as_ref().parts();
+        // SAFETY: the payload lies within the allocation, and `&mut self` is exclusive.
+        unsafe {
+            std::slice::from_raw_parts_mut(
+                self.header.as_ptr().cast::<u8>().add(parts.payload),
+                parts.size - parts.payload,
+            )
+        }
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        let entry = self.as_ref();
+        if entry.form() == Form::Boxed {
+            // SAFETY: the pointer came from `Box::into_raw` and the entry, which owns it, goes away here.
+            drop(unsafe { Box::from_raw(entry.boxed_pointer()) });
+        }
+        let size = entry.parts().size;
+        // SAFETY: the allocation was made in `allocate` with this size and alignment.
+        unsafe {
+            std::alloc::dealloc(self.header.as_ptr().cast(), Layout::from_size_align_unchecked(size, ALIGNMENT));
+        }
+    }
+}
+
+impl<'a> EntryRef<'a> {
+    fn header(self) -> &'a Header {
+        // SAFETY: the owner keeps the allocation alive for 'a; the header is only written through its atomic.
+        unsafe { self.header.as_ref() }
+    }
+
+    fn form(self) -> Form {
+        if self.header().form == Form::PackedBloom as u8 { Form::PackedBloom } else { Form::Boxed }
+    }
+
+    fn bytes(self, at: usize, len: usize) -> &'a [u8] {
+        // SAFETY: callers name ranges inside the allocation, which lives for 'a; the bytes of names and sizes never
+        // change, and those of payloads only through a `&mut Entry`, which cannot exist beside this borrow.
+        unsafe { std::slice::from_raw_parts(self.header.as_ptr().cast::<u8>().add(at), len) }
+    }
+
+    fn parts(self) -> Parts {
+        let header = self.header();
+        let mut at = HEADER_BYTES;
+        let mut size = usize::from(header.size);
+        if size == 0 {
+            size = u64::from_ne_bytes(array(self.bytes(at, 8))) as usize;
+            at += 8;
+        }
+        let mut name_len = usize::from(header.name_len);
+        if header.name_len == LONG_NAME {
+            name_len = u32::from_ne_bytes(array(self.bytes(at, 4))) as usize;
+            at += 4;
+        }
+        Parts { size, name: at, payload: at + name_len }
+    }
+
+    fn boxed_pointer(self) -> *mut Value {
+        let parts = self.parts();
+        usize::from_ne_bytes(array(self.bytes(parts.payload, size_of::<usize>()))) as *mut Value
+    }
+
+    /// The key's name.
+    #[must_use]
+    pub fn name(self) -> &'a [u8] {
+        let parts = self.parts();
+        self.bytes(parts.name, parts.payload - parts.name)
+    }
+
+    /// The value, for reading.
+    #[must_use]
+    pub fn value(self) -> ValueRef<'a> {
+        match self.form() {
+            Form::PackedBloom => {
+                let parts = self.parts();
+                let payload = self.bytes(parts.payload, parts.size - parts.payload);
+                ValueRef::Bloom(BloomRef::Packed(PackedBloom::new(payload)))
+            }
+            Form::Boxed => {
+                // SAFETY: form and payload agree (see the module's invariant); the owner keeps the box alive for 'a.
+                match unsafe { &*self.boxed_pointer() } {
+                    Value::Bloom(bloom) => ValueRef::Bloom(BloomRef::Large(bloom)),
+                    Value::Busy { latch, kind } => ValueRef::Busy { latch, kind: *kind },
+                    #[cfg(test)]
+                    Value::Opaque => ValueRef::Opaque,
+                }
+            }
+        }
+    }
+
+    /// The kind of value, also while it is away.
+    #[must_use]
+    pub fn kind(self) -> Kind {
+        match self.value() {
+            ValueRef::Bloom(_) => Kind::Bloom,
+            ValueRef::Busy { kind, .. } => kind,
+            #[cfg(test)]
+            ValueRef::Opaque => Kind::Opaque,
+        }
+    }
+
+    /// Remember an access at second `now` of the keyspace's clock. Written only when the second changed, so that readers
+    /// on several cores don't pass the cache line around.
+    pub fn touch(self, now: u32) {
+        let stamp = &self.header().stamp;
+        if stamp.load(Ordering::Relaxed) != now {
+            stamp.store(now, Ordering::Relaxed);
+        }
+    }
+
+    /// Second of the last access, on the keyspace's clock.
+    #[must_use]
+    pub fn stamp(self) -> u32 {
+        self.header().stamp.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that the key holds: its allocation, the value's own ones, each rounded up to what the allocator gives out
+    /// for it. The table's slot is not in it.
+    #[must_use]
+    pub fn allocated_bytes(self) -> usize {
+        let own = size_class(self.parts().size);
+        match self.form() {
+            Form::PackedBloom => own,
+            Form::Boxed => {
+                let value = size_class(size_of::<Value>());
+                let parts = match self.value() {
+                    ValueRef::Bloom(BloomRef::Large(bloom)) => bloom.heap_bytes(size_class),
+                    _ => 0,
+                };
+                own + value + parts
+            }
+        }
+    }
+}
+
+fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
+    let mut out = [0; N];
+    out.copy_from_slice(bytes);
+    out
+}
+
+fn layout_of(name_len: usize, payload_len: usize) -> Parts {
+    let long_name = if name_len >= LONG_NAME as usize { size_of::<u32>() } else { 0 };
+    let short = HEADER_BYTES + long_name + name_len + payload_len;
+    let long_size = if short > PACKED_ENTRY_BYTES { size_of::<u64>() } else { 0 };
+    let name = HEADER_BYTES + long_size + long_name;
+    Parts { size: short + long_size, name, payload: name + name_len }
+}
+
+/// Bytes that a packed entry with this payload takes, or `None` when it would pass [`PACKED_ENTRY_BYTES`].
+#[must_use]
+pub fn packed_size(name: &[u8], payload_len: usize) -> Option<usize> {
+    if payload_len > PACKED_ENTRY_BYTES {
+        return None;
+    }
+    let size = layout_of(name.len(), payload_len).size;
+    (size <= PACKED_ENTRY_BYTES).then_some(size)
+}
+
+const TAG_SHIFT: u32 = 48;
+const ADDRESS: u64 = (1 << TAG_SHIFT) - 1;
+
+/// An owned entry with 16 bits of its name's hash, in eight bytes.
+#[repr(transparent)]
+pub struct TaggedEntry(NonZeroU64);
+
+impl TaggedEntry {
+    /// Take the entry, under this tag.
+    #[must_use]
+    pub fn new(entry: Entry, tag: u16) -> Self {
+        let entry = ManuallyDrop::new(entry);
+        let address = entry.header.as_ptr() as u64;
+        Self(NonZeroU64::new(address | u64::from(tag) << TAG_SHIFT).expect("a pointer is not null"))
+    }
+
+    /// The tag.
+    #[must_use]
+    pub fn tag(&self) -> u16 {
+        (self.0.get() >> TAG_SHIFT) as u16
+    }
+
+    fn header(&self) -> NonNull<Header> {
+        NonNull::new((self.0.get() & ADDRESS) as *mut Header).expect("an entry has an address")
+    }
+
+    /// The entry, for reading.
+    #[must_use]
+    pub fn entry(&self) -> EntryRef<'_> {
+        EntryRef { header: self.header(), owner: PhantomData }
+    }
+
+    /// The entry, for writing and replacing.
+    pub fn entry_mut(&mut self) -> EntryGuard<'_> {
+        let entry = ManuallyDrop::new(Entry { header: self.header() });
+        EntryGuard { home: self, entry }
+    }
+
+    /// The entry itself.
+    #[must_use]
+    pub fn into_entry(self) -> Entry {
+        let this = ManuallyDrop::new(self);
+        Entry { header: this.header() }
+    }
+}
+
+impl Drop for TaggedEntry {
+    fn drop(&mut self) {
+        drop(Entry { header: self.header() });
+    }
+}
+
+/// Exclusive access to an entry in a table; what stands in it at the end stays there.
+pub struct EntryGuard<'a> {
+    home: &'a mut TaggedEntry,
+    entry: ManuallyDrop<Entry>,
+}
+
+impl Deref for EntryGuard<'_> {
+    type Target = Entry;
+    fn deref(&self) -> &Entry {
+        &self.entry
+    }
+}
+
+impl DerefMut for EntryGuard<'_> {
+    fn deref_mut(&mut self) -> &mut Entry {
+        &mut self.entry
+    }
+}
+
+impl Drop for EntryGuard<'_> {
+    fn drop(&mut self) {
+        // The holder may have put another entry here; the old one was dropped then.
+        let address = self.entry.header.as_ptr() as u64;
+        let tag = self.home.0.get() & !ADDRESS;
+        self.home.0 = NonZeroU64::new(address | tag).expect("a pointer is not null");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_every_length_come_back() {
+        for len in [0, 1, 11, 254, 255, 256, 65_530, 70_000, 1 << 20] {
+            let name = vec![b'n'; len];
+            let entry = Entry::boxed(&name, Value::Opaque).unwrap();
+            assert_eq!(entry.name(), name);
+            assert!(matches!(entry.value(), ValueRef::Opaque));
+            assert!(entry.allocated_bytes() > len);
+        }
+    }
+
+    #[test]
+    fn payload_is_behind_the_name() {
+        let entry = Entry::packed_bloom(b"user:123456", 93, |payload| {
+            assert_eq!(payload.len(), 93);
+            payload.fill(7);
+        })
+        .unwrap();
+        assert_eq!(entry.name(), b"user:123456");
+        assert_eq!(entry.allocated_bytes(), 112);
+    }
+
+    #[test]
+    fn tagged_entry_is_eight_bytes_and_keeps_its_tag() {
+        assert_eq!(size_of::<Option<TaggedEntry>>(), 8);
+        let mut tagged = TaggedEntry::new(Entry::boxed(b"a", Value::Opaque).unwrap(), 0xfedc);
+        *tagged.entry_mut() = Entry::boxed(b"b", Value::Opaque).unwrap();
+        assert_eq!((tagged.tag(), tagged.entry().name()), (0xfedc, &b"b"[..]));
+        assert_eq!(tagged.into_entry().name(), b"b");
+    }
+}

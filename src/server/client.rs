@@ -1,0 +1,93 @@
+//! The clients that are connected, and how others end a connection.
+//!
+//! A connection is ended from outside by shutting its socket down: its own task then reads the end of the stream and
+//! leaves, wherever it was waiting. Nothing on the path of a request has to look for a flag.
+
+use std::collections::HashMap;
+use std::os::fd::RawFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use parking_lot::Mutex;
+
+/// What others may know of a connection.
+pub(super) struct Client {
+    /// Its number.
+    pub(super) id: u64,
+    /// Second of its last request, on the server's clock.
+    pub(super) active: AtomicU32,
+    /// Second from which on it is cut off for holding too many replies for too long; 0 for never.
+    pub(super) cut_off_at: AtomicU32,
+    /// The socket, until the connection closes it.
+    socket: Mutex<Option<RawFd>>,
+}
+
+/// How a connection is ended from outside.
+#[derive(Clone, Copy)]
+enum Ending {
+    /// What has arrived is still answered.
+    Gracefully,
+    /// At once.
+    Abruptly,
+}
+
+impl Client {
+    fn end(&self, ending: Ending) {
+        let how = match ending {
+            Ending::Gracefully => libc::SHUT_RD,
+            Ending::Abruptly => libc::SHUT_RDWR,
+        };
+        if let Some(socket) = *self.socket.lock() {
+            // SAFETY: the connection takes the descriptor out under this lock before it closes it, so it is still its
+            // own. A failure means that the peer is gone already.
+            unsafe { libc::shutdown(socket, how) };
+        }
+    }
+}
+
+/// All connected clients.
+#[derive(Default)]
+pub(super) struct Clients {
+    by_id: Mutex<HashMap<u64, Arc<Client>>>,
+}
+
+impl Clients {
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.by_id.lock().len()
+    }
+
+    /// A connection begins.
+    pub(super) fn add(&self, id: u64, socket: RawFd, now: u32) -> Arc<Client> {
+        let client = Arc::new(Client {
+            id,
+            active: AtomicU32::new(now),
+            cut_off_at: AtomicU32::new(0),
+            socket: Mutex::new(Some(socket)),
+        });
+        self.by_id.lock().insert(id, client.clone());
+        client
+    }
+
+    /// A connection is about to close its socket.
+    pub(super) fn remove(&self, client: &Client) {
+        client.socket.lock().take();
+        self.by_id.lock().remove(&client.id);
+    }
+
+    /// End all connections after what has arrived is answered.
+    pub(super) fn end_all(&self) {
+        self.by_id.lock().values().for_each(|client| client.end(Ending::Gracefully));
+    }
+
+    /// End those that were idle for longer than `timeout` seconds (0: none), and those whose time to read replies is up.
+    pub(super) fn sweep(&self, now: u32, timeout: u32) {
+        for client in self.by_id.lock().values() {
+            let idle = now.saturating_sub(client.active.load(Ordering::Relaxed));
+            let cut_off_at = client.cut_off_at.load(Ordering::Relaxed);
+            if (timeout > 0 && idle > timeout) || (cut_off_at > 0 && now >= cut_off_at) {
+                client.end(Ending::Abruptly);
+            }
+        }
+    }
+}

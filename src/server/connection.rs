@@ -1,0 +1,365 @@
+//! One connection: reads what the socket has, runs all complete requests in it as a batch, writes the replies at once.
+//!
+//! # A client that does not read
+//!
+//! Replies that the socket does not take are kept and written when it does. Above [`PAUSE_BYTES`] of them no more of the
+//! client's requests are run until it reads (its own socket fills up in the end, and it feels the pressure); if it then
+//! takes nothing for [`STALL_SECONDS`], or passes `client-output-buffer-limit`, it is cut off. Nobody else waits for it.
+
+use std::future::{Future, poll_fn};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context as TaskContext, Poll};
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+use super::buffers::{Buffers, READ_BYTES};
+use super::client::Client;
+use super::shared::Shared;
+use crate::commands::context::{Context, Counters, Session};
+use crate::commands::dispatch::{LongCommand, Progress, execute, write};
+use crate::config::{ClientClass, OutputLimit};
+use crate::resp::{Limits, Scanner, encode_error};
+
+/// Replies waiting for a client that stop its further requests from being run.
+const PAUSE_BYTES: usize = 32 << 20;
+/// A client that has to read and takes nothing for so long is cut off.
+const STALL_SECONDS: u32 = 10;
+/// A connection lets others run after so much work.
+const SLICE: Duration = Duration::from_millis(1);
+/// At most so many requests are scanned at once.
+const BATCH_REQUESTS: usize = 1024;
+/// More room is made in the input when there is less than this.
+const LEAST_ROOM_BYTES: usize = 16 << 10;
+/// How long, and for how many bytes, a connection that is closed by us still takes what the peer sends: closing at once
+/// would make the peer's system throw our last reply away.
+const LINGER: Duration = Duration::from_millis(500);
+const LINGER_BYTES: usize = 1 << 20;
+
+/// A stream socket.
+pub(super) trait Stream: AsyncRead + AsyncWrite + AsRawFd + Unpin + Send {}
+impl<S: AsyncRead + AsyncWrite + AsRawFd + Unpin + Send> Stream for S {}
+
+/// Serve one connection to its end; with a refusal, only say it.
+pub(super) async fn serve<S: Stream>(
+    shared: &Arc<Shared>,
+    worker: usize,
+    mut stream: S,
+    refusal: Option<&'static str>,
+) -> io::Result<()> {
+    let counters = &shared.counters[worker];
+    if let Some(refusal) = refusal {
+        counters.rejected.add(1);
+        let mut text = Vec::new();
+        encode_error(refusal, &mut text);
+        stream.write_all(&text).await?;
+        return say_goodbye(&mut stream).await;
+    }
+    counters.connections.add(1);
+    let id = shared.next_id();
+    let client = shared.clients.add(id, stream.as_raw_fd(), shared.now());
+    let authenticated = shared.settings.requirepass().is_empty();
+    let mut connection = Connection {
+        shared,
+        counters,
+        client,
+        session: Session::new(id, authenticated),
+        scanner: Scanner::new(),
+        buffers: None,
+        written: 0,
+        limits: Limits::default(),
+        output_limit: OutputLimit::default(),
+        settings_version: None,
+        last_progress: 0,
+        over_soft_since: None,
+        stream,
+    };
+    connection.run().await
+}
+
+struct Connection<'s, S> {
+    shared: &'s Arc<Shared>,
+    counters: &'s Counters,
+    client: Arc<Client>,
+    session: Session,
+    scanner: Scanner,
+    /// Held only while something is read, run or waiting to be written.
+    buffers: Option<Buffers>,
+    /// How much of the output the socket has taken.
+    written: usize,
+    limits: Limits,
+    output_limit: OutputLimit,
+    settings_version: Option<u64>,
+    /// Second in which the socket last took something.
+    last_progress: u32,
+    over_soft_since: Option<u32>,
+    stream: S,
+}
+
+impl<S> Drop for Connection<'_, S> {
+    fn drop(&mut self) {
+        // Before the stream, which closes the descriptor, is dropped.
+        self.shared.clients.remove(&self.client);
+    }
+}
+
+/// What a read brought.
+#[derive(PartialEq, Eq)]
+enum Arrival {
+    Data,
+    End,
+}
+
+impl<S: Stream> Connection<'_, S> {
+    async fn run(&mut self) -> io::Result<()> {
+        loop {
+            let arrival = poll_fn(|task| self.poll_arrival(task)).await?;
+            self.work().await?;
+            if arrival == Arrival::End {
+                return self.write_all().await;
+            }
+            if self.session.closing {
+                self.write_all().await?;
+                return say_goodbye(&mut self.stream).await;
+            }
+        }
+    }
+
+    /// Write what is waiting, read what is there.
+    fn poll_arrival(&mut self, task: &mut TaskContext<'_>) -> Poll<io::Result<Arrival>> {
+        if self.pending() > 0 && self.poll_write(task)?.is_pending() && self.pending() >= PAUSE_BYTES {
+            return Poll::Pending;
+        }
+        let buffers = self.buffers.get_or_insert_with(Buffers::borrow);
+        make_room(&mut buffers.input, self.scanner.wanted());
+        let read = pin!(self.stream.read_buf(&mut buffers.input)).poll(task);
+        match read {
+            Poll::Ready(Ok(0)) => Poll::Ready(Ok(Arrival::End)),
+            Poll::Ready(Ok(read)) => {
+                self.counters.bytes_in.add(read as u64);
+                self.client.active.store(self.shared.now(), Ordering::Relaxed);
+                Poll::Ready(Ok(Arrival::Data))
+            }
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+            Poll::Pending => {
+                if buffers.input.is_empty() && self.written == buffers.output.len() {
+                    self.give_buffers_back();
+                }
+                Poll::Pending
+            }
+        }
+    }
+
+    fn give_buffers_back(&mut self) {
+        if let Some(mut buffers) = self.buffers.take() {
+            buffers.output.clear();
+            self.written = 0;
+            buffers.give_back();
+        }
+    }
+
+    /// Bytes of replies that the socket has not taken.
+    fn pending(&self) -> usize {
+        self.buffers.as_ref().map_or(0, |buffers| buffers.output.len() - self.written)
+    }
+
+    /// Write until all is written or the socket takes no more.
+    fn poll_write(&mut self, task: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
+        let Some(buffers) = &mut self.buffers else { return Poll::Ready(Ok(())) };
+        while self.written < buffers.output.len() {
+            let rest = &buffers.output[self.written..];
+            match Pin::new(&mut self.stream).poll_write(task, rest) {
+                Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                Poll::Ready(Ok(written)) => {
+                    self.written += written;
+                    self.last_progress = self.shared.now();
+                    self.counters.bytes_out.add(written as u64);
+                }
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Pending => {
+                    self.watch_output()?;
+                    return Poll::Pending;
+                }
+            }
+        }
+        buffers.output.clear();
+        self.written = 0;
+        if self.client.cut_off_at.load(Ordering::Relaxed) > 0 {
+            self.over_soft_since = None;
+            self.client.cut_off_at.store(0, Ordering::Relaxed);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Cut the client off if it lets too many replies wait, or note when that will be.
+    fn watch_output(&mut self) -> io::Result<()> {
+        let (pending, now, limit) = (self.pending() as u64, self.shared.now(), self.output_limit);
+        if limit.hard > 0 && pending > limit.hard {
+            self.counters.cut_off.add(1);
+            tracing::warn!(client = self.client.id, pending, "client cut off: it does not read its replies");
+            return Err(io::Error::other("the output buffer limit is passed"));
+        }
+        let over_soft = limit.soft > 0 && pending > limit.soft;
+        self.over_soft_since = over_soft.then(|| self.over_soft_since.unwrap_or(now));
+        let soft = self.over_soft_since.map(|since| since.saturating_add(limit.soft_seconds));
+        let stall = (pending >= PAUSE_BYTES as u64).then_some(self.last_progress.saturating_add(STALL_SECONDS));
+        let earliest = soft.into_iter().chain(stall).min().unwrap_or(0);
+        self.client.cut_off_at.store(earliest, Ordering::Relaxed);
+        Ok(())
+    }
+
+    async fn write_all(&mut self) -> io::Result<()> {
+        poll_fn(|task| self.poll_write(task)).await
+    }
+
+    /// Write what the socket takes at once; wait for the client only if it has very much to read.
+    async fn write_some(&mut self) -> io::Result<()> {
+        poll_fn(|task| match self.poll_write(task)? {
+            Poll::Pending if self.pending() >= PAUSE_BYTES => Poll::Pending,
+            _ => Poll::Ready(Ok(())),
+        })
+        .await
+    }
+
+    /// Run all complete requests of the input.
+    async fn work(&mut self) -> io::Result<()> {
+        loop {
+            self.refresh_limits();
+            let Some(buffers) = &mut self.buffers else { return Ok(()) };
+            let most = if self.limits.pre_auth { 1 } else { BATCH_REQUESTS };
+            let scanned = self.scanner.scan(&mut buffers.input, &self.limits, most, &mut buffers.batch);
+            let found = buffers.batch.len();
+            self.run_batch().await?;
+            if let (Err(error), false) = (scanned, self.session.closing) {
+                self.session.closing = true;
+                self.counters.errors.add(1);
+                if let Some(buffers) = &mut self.buffers {
+                    write_error(error, &mut buffers.output);
+                }
+            }
+            if self.session.closing || found < most {
+                break;
+            }
+        }
+        self.drop_answered()
+    }
+
+    /// Limits are read from the settings again when these have changed.
+    fn refresh_limits(&mut self) {
+        let settings = &self.shared.settings;
+        let version = settings.version();
+        if self.settings_version != Some(version) {
+            self.settings_version = Some(version);
+            self.limits = Limits {
+                bulk_bytes: settings.proto_max_bulk_len(),
+                arguments: u64::from(settings.proto_max_arguments()),
+                inline_bytes: settings.proto_inline_max_size() as usize,
+                pre_auth: false,
+            };
+            self.output_limit = settings.output_limit(ClientClass::Normal);
+        }
+        self.limits.pre_auth = !self.session.authenticated;
+    }
+
+    async fn run_batch(&mut self) -> io::Result<()> {
+        let mut next = 0;
+        loop {
+            let Some(buffers) = &mut self.buffers else { return Ok(()) };
+            let mut context = Context {
+                keyspace: &self.shared.keyspace,
+                settings: &self.shared.settings,
+                session: &mut self.session,
+                host: &**self.shared,
+                counters: self.counters,
+            };
+            let requests = (&buffers.batch, &buffers.input[..]);
+            let progress = execute(&mut context, requests, &mut next, Instant::now() + SLICE, &mut buffers.output);
+            match progress {
+                Progress::Done => return Ok(()),
+                Progress::Pause => {
+                    self.write_some().await?;
+                    tokio::task::yield_now().await;
+                }
+                Progress::Busy(wait) => {
+                    self.write_some().await?;
+                    wait.await;
+                }
+                Progress::Long(long) => {
+                    self.write_some().await?;
+                    self.finish(long, next).await;
+                    next += 1;
+                    self.write_some().await?;
+                }
+            }
+        }
+    }
+
+    /// Go on with a long command until it is done, letting others run in between.
+    async fn finish(&mut self, mut long: Box<dyn LongCommand>, index: usize) {
+        loop {
+            let Some(buffers) = &mut self.buffers else { return };
+            let args = buffers.batch.request(&buffers.input, index);
+            if let Some(reply) = long.step(args, Instant::now() + SLICE) {
+                // The key is given back before the reply can be seen.
+                drop(long);
+                let context = Context {
+                    keyspace: &self.shared.keyspace,
+                    settings: &self.shared.settings,
+                    session: &mut self.session,
+                    host: &**self.shared,
+                    counters: self.counters,
+                };
+                write(&context, &reply, &mut buffers.output);
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Move what is left of the input, a half request, to its front.
+    fn drop_answered(&mut self) -> io::Result<()> {
+        let Some(buffers) = &mut self.buffers else { return Ok(()) };
+        let answered = self.scanner.consumed();
+        buffers.input.drain(..answered);
+        self.scanner.discard(answered);
+        if buffers.input.len() as u64 > self.shared.settings.client_query_buffer_limit() {
+            self.counters.cut_off.add(1);
+            tracing::warn!(client = self.client.id, "client cut off: its request passes 'client-query-buffer-limit'");
+            return Err(io::Error::other("the query buffer limit is passed"));
+        }
+        Ok(())
+    }
+}
+
+fn write_error(error: crate::resp::ProtocolError, out: &mut Vec<u8>) {
+    crate::resp::encode(&error.reply(), crate::resp::Protocol::Resp2, out);
+}
+
+/// Room for the next read: never more for a half request than it has already sent, whatever it announces.
+fn make_room(input: &mut Vec<u8>, wanted: usize) {
+    let room = input.capacity() - input.len();
+    let wanted = wanted.min(input.len());
+    if room < LEAST_ROOM_BYTES || room < wanted {
+        input.reserve(READ_BYTES.max(wanted));
+    }
+}
+
+/// Close so that the peer gets our last reply.
+async fn say_goodbye<S: Stream>(stream: &mut S) -> io::Result<()> {
+    stream.shutdown().await?;
+    let drain = async {
+        let (mut scratch, mut left) = ([0; 4096], LINGER_BYTES);
+        while left > 0 {
+            match stream.read(&mut scratch).await {
+                Ok(0) | Err(_) => break,
+                Ok(read) => left = left.saturating_sub(read),
+            }
+        }
+    };
+    let _timed_out = tokio::time::timeout(LINGER, drain).await;
+    Ok(())
+}

@@ -1,0 +1,148 @@
+//! The text of `INFO`.
+
+use std::fmt::Write;
+use std::time::UNIX_EPOCH;
+
+use super::shared::Shared;
+use crate::commands::connection::REDIS_VERSION;
+use crate::filters::bits::mapped_bytes;
+use crate::keyspace::DATABASES;
+
+/// A section: its title, the word that asks for it, its lines.
+struct Section {
+    title: &'static str,
+    lines: fn(&Shared, &mut Lines),
+}
+
+const SECTIONS: [Section; 6] = [
+    Section { title: "Server", lines: server },
+    Section { title: "Clients", lines: clients },
+    Section { title: "Memory", lines: memory },
+    Section { title: "Stats", lines: stats },
+    Section { title: "Bloom", lines: bloom },
+    Section { title: "Keyspace", lines: keyspace },
+];
+
+/// Words that ask for all sections.
+const ALL: [&str; 3] = ["all", "default", "everything"];
+
+#[derive(Default)]
+struct Lines(String);
+
+impl Lines {
+    fn add(&mut self, name: &str, value: impl std::fmt::Display) {
+        let _ = write!(self.0, "{name}:{value}\r\n");
+    }
+}
+
+/// The sections of these names, in lower case; all if none is given.
+pub(super) fn text(shared: &Shared, names: &[String]) -> String {
+    let all = names.is_empty() || names.iter().any(|name| ALL.contains(&name.as_str()));
+    let mut lines = Lines::default();
+    for section in &SECTIONS {
+        if all || names.iter().any(|name| section.title.eq_ignore_ascii_case(name)) {
+            if !lines.0.is_empty() {
+                lines.0 += "\r\n";
+            }
+            let _ = write!(lines.0, "# {}\r\n", section.title);
+            (section.lines)(shared, &mut lines);
+        }
+    }
+    lines.0
+}
+
+fn server(shared: &Shared, lines: &mut Lines) {
+    let uptime = shared.started.elapsed().as_secs();
+    lines.add("redis_version", REDIS_VERSION);
+    lines.add("server_name", "seendb");
+    lines.add("seendb_version", env!("CARGO_PKG_VERSION"));
+    lines.add("redis_mode", "standalone");
+    lines.add("os", std::env::consts::OS);
+    lines.add("arch_bits", usize::BITS);
+    lines.add("process_id", std::process::id());
+    lines.add("run_id", &shared.run_id);
+    lines.add("tcp_port", shared.settings.port());
+    lines.add("server_time_usec", UNIX_EPOCH.elapsed().unwrap_or_default().as_micros());
+    lines.add("start_time_unix", shared.started_at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs());
+    lines.add("uptime_in_seconds", uptime);
+    lines.add("uptime_in_days", uptime / 86_400);
+    lines.add("io_threads_active", shared.settings.threads());
+}
+
+fn clients(shared: &Shared, lines: &mut Lines) {
+    lines.add("connected_clients", shared.clients.len());
+    lines.add("maxclients", shared.max_clients());
+}
+
+/// Bytes in use, in detail.
+fn memory(shared: &Shared, lines: &mut Lines) {
+    // The allocator's figures are a copy that has to be asked for.
+    let _ = tikv_jemalloc_ctl::epoch::advance();
+    let allocated = tikv_jemalloc_ctl::stats::allocated::read().unwrap_or(0) as u64;
+    let used = allocated + mapped_bytes();
+    let resident = resident_bytes();
+    lines.add("used_memory", used);
+    lines.add("used_memory_human", human(used));
+    lines.add("used_memory_rss", resident);
+    lines.add("used_memory_rss_human", human(resident));
+    lines.add("used_memory_mapped", mapped_bytes());
+    lines.add("used_memory_tables", shared.keyspace.table_bytes());
+    if let Some(total) = total_system_memory() {
+        lines.add("total_system_memory", total);
+        lines.add("total_system_memory_human", human(total));
+    }
+    lines.add("max_filter_memory", shared.settings.max_filter_memory());
+    lines.add("mem_fragmentation_ratio", format_args!("{:.2}", resident as f64 / used.max(1) as f64));
+    lines.add("mem_allocator", "jemalloc");
+}
+
+fn stats(shared: &Shared, lines: &mut Lines) {
+    let rates = shared.rates.lock().last;
+    lines.add("total_connections_received", shared.sum(|counters| &counters.connections));
+    lines.add("total_commands_processed", shared.sum(|counters| &counters.commands));
+    lines.add("instantaneous_ops_per_sec", rates.commands);
+    lines.add("total_net_input_bytes", shared.sum(|counters| &counters.bytes_in));
+    lines.add("total_net_output_bytes", shared.sum(|counters| &counters.bytes_out));
+    lines.add("instantaneous_input_kbps", format_args!("{:.2}", rates.bytes_in as f64 / 1024.0));
+    lines.add("instantaneous_output_kbps", format_args!("{:.2}", rates.bytes_out as f64 / 1024.0));
+    lines.add("rejected_connections", shared.sum(|counters| &counters.rejected));
+    lines.add("keyspace_hits", shared.sum(|counters| &counters.hits));
+    lines.add("keyspace_misses", shared.sum(|counters| &counters.misses));
+    lines.add("total_error_replies", shared.sum(|counters| &counters.errors));
+    lines.add("client_buffer_limit_disconnections", shared.sum(|counters| &counters.cut_off));
+}
+
+fn bloom(shared: &Shared, lines: &mut Lines) {
+    lines.add("bf_max_filters", shared.settings.bf_max_filters());
+    lines.add("bf_max_capacity", shared.settings.bf_max_capacity());
+}
+
+fn keyspace(shared: &Shared, lines: &mut Lines) {
+    for db in 0..DATABASES {
+        let keys = shared.keyspace.len(db);
+        if keys > 0 {
+            lines.add(&format!("db{db}"), format_args!("keys={keys},expires=0,avg_ttl=0"));
+        }
+    }
+}
+
+fn human(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "K", "M", "G", "T"];
+    let (mut value, mut unit) = (bytes as f64, 0);
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        (value, unit) = (value / 1024.0, unit + 1);
+    }
+    if unit == 0 { format!("{bytes}B") } else { format!("{value:.2}{}", UNITS[unit]) }
+}
+
+fn resident_bytes() -> u64 {
+    const PAGE_BYTES: u64 = 4096;
+    let pages = std::fs::read_to_string("/proc/self/statm").ok().and_then(|text| text.split(' ').nth(1)?.parse().ok());
+    pages.unwrap_or(0_u64) * PAGE_BYTES
+}
+
+fn total_system_memory() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let kilobytes: u64 = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?.trim().split(' ').next()?.parse().ok()?;
+    Some(kilobytes * 1024)
+}

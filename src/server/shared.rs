@@ -1,0 +1,153 @@
+//! What all threads of the server share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Instant, SystemTime};
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use super::client::Clients;
+use super::{files, info, logging};
+use crate::commands::context::{Counter, Counters, Host};
+use crate::config::{Id, Prepared, SetError, Settings};
+use crate::keyspace::Keyspace;
+
+/// What all threads of the server share.
+pub(super) struct Shared {
+    pub(super) settings: Arc<Settings>,
+    pub(super) keyspace: Arc<Keyspace>,
+    pub(super) clients: Clients,
+    /// One set of counters a worker.
+    pub(super) counters: Box<[Counters]>,
+    pub(super) started: Instant,
+    pub(super) started_at: SystemTime,
+    /// 40 hexadecimal digits, new at each start.
+    pub(super) run_id: String,
+    pub(super) rates: Mutex<Rates>,
+    /// Clients that the limit of open files allows.
+    files: AtomicU64,
+    last_id: AtomicU64,
+    shutdown: Notify,
+}
+
+/// The counts a second ago, and what came since: for figures "per second".
+#[derive(Default)]
+pub(super) struct Rates {
+    second: u32,
+    before: Totals,
+    /// The latest whole second.
+    pub(super) last: Totals,
+}
+
+/// Sums over all threads that are also shown per second.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Totals {
+    pub(super) commands: u64,
+    pub(super) bytes_in: u64,
+    pub(super) bytes_out: u64,
+}
+
+impl Shared {
+    pub(super) fn new(settings: Settings, files: u64) -> Self {
+        Self {
+            keyspace: Arc::new(Keyspace::new()),
+            clients: Clients::default(),
+            counters: (0..settings.threads()).map(|_| Counters::default()).collect(),
+            settings: Arc::new(settings),
+            started: Instant::now(),
+            started_at: SystemTime::now(),
+            run_id: random_hex(),
+            rates: Mutex::default(),
+            files: AtomicU64::new(files),
+            last_id: AtomicU64::new(0),
+            shutdown: Notify::new(),
+        }
+    }
+
+    /// Seconds since the start, from 1 on, so that 0 can stand for "never".
+    pub(super) fn now(&self) -> u32 {
+        self.started.elapsed().as_secs() as u32 + 1
+    }
+
+    /// The number of a new connection.
+    pub(super) fn next_id(&self) -> u64 {
+        self.last_id.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// The clients allowed at the same time.
+    pub(super) fn max_clients(&self) -> u64 {
+        u64::from(self.settings.maxclients()).min(self.files.load(Ordering::Relaxed))
+    }
+
+    /// One count over all threads.
+    pub(super) fn sum(&self, of: impl Fn(&Counters) -> &Counter) -> u64 {
+        self.counters.iter().map(|counters| of(counters).get()).sum()
+    }
+
+    /// What has to be done now and then.
+    pub(super) fn tick(&self) {
+        let now = self.now();
+        self.keyspace.set_now(now);
+        let mut rates = self.rates.lock();
+        if rates.second == now {
+            return;
+        }
+        let totals = Totals {
+            commands: self.sum(|counters| &counters.commands),
+            bytes_in: self.sum(|counters| &counters.bytes_in),
+            bytes_out: self.sum(|counters| &counters.bytes_out),
+        };
+        let seconds = u64::from(now - rates.second).max(1);
+        rates.last = Totals {
+            commands: (totals.commands - rates.before.commands) / seconds,
+            bytes_in: (totals.bytes_in - rates.before.bytes_in) / seconds,
+            bytes_out: (totals.bytes_out - rates.before.bytes_out) / seconds,
+        };
+        (rates.second, rates.before) = (now, totals);
+        drop(rates);
+        self.clients.sweep(now, self.settings.timeout());
+    }
+
+    /// Ends when somebody asked for the end.
+    pub(super) async fn shutdown_asked(&self) {
+        self.shutdown.notified().await;
+    }
+}
+
+impl Host for Shared {
+    fn info(&self, sections: &[String]) -> String {
+        info::text(self, sections)
+    }
+
+    fn approve_settings(&self, changes: &Prepared) -> Result<(), SetError> {
+        match changes.number(Id::MaxClients) {
+            Some(clients) if !files::allows(clients) => {
+                let reason = "the limit of open files allows fewer; raise it with 'ulimit -n' before the start";
+                Err(SetError::Refused(Id::MaxClients.name(), reason.to_owned()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn settings_changed(&self, changed: &[Id]) {
+        for id in changed {
+            tracing::info!("setting '{}' changed", id.name());
+            match id {
+                Id::Loglevel => logging::set_level(self.settings.loglevel()),
+                Id::MaxClients => self.files.store(u64::from(self.settings.maxclients()), Ordering::Relaxed),
+                _ => {}
+            }
+        }
+    }
+
+    fn shut_down(&self) {
+        self.shutdown.notify_one();
+    }
+}
+
+fn random_hex() -> String {
+    use std::hash::{BuildHasher, RandomState};
+    let words = [0, 1, 2].map(|n| format!("{:016x}", RandomState::new().hash_one(n)));
+    words.concat()[..40].to_owned()
+}
