@@ -12,10 +12,8 @@ use crate::resp::{Args, Reply};
 const ROW: Command =
     Command { flags: Flags::LOADING.with(Flags::STALE), group: Group::Server, since: "2.8.13", ..Command::DEFAULT };
 const NAMES: Argument = Argument::new("command-name", ArgumentKind::String).optional().multiple();
-const FULL: &[Argument] = &[
-    Argument::new("command", ArgumentKind::String),
-    Argument::new("arg", ArgumentKind::String).optional().multiple(),
-];
+const FULL: &[Argument] =
+    &[Argument::new("command", ArgumentKind::String), Argument::new("arg", ArgumentKind::String).optional().multiple()];
 
 /// The rows of this family.
 pub const COMMANDS: &[Command] = &[Command {
@@ -180,7 +178,10 @@ fn list(_: &mut Context<'_>, args: Args<'_>) -> Outcome {
         // No command here comes from a module.
         () if is(kind, "MODULE") => Ok(Reply::Array(Vec::new())),
         () if is(kind, "ACLCAT") => Ok(name_list(|command| {
-            command.categories().iter().any(|category| category.trim_start_matches('@').as_bytes().eq_ignore_ascii_case(value))
+            command
+                .categories()
+                .iter()
+                .any(|category| category.trim_start_matches('@').as_bytes().eq_ignore_ascii_case(value))
         })),
         () if is(kind, "PATTERN") => {
             Ok(name_list(|command| glob::matches_ignoring_case(value, command.name.as_bytes())))
@@ -272,7 +273,10 @@ pub fn reference() -> String {
         "# Command reference\n\nMade from the command table by `cargo run --example reference`; a test compares them.\n",
     );
     for group in [Group::Bloom, Group::Generic, Group::Connection, Group::Server] {
-        page += &format!("\n## {}\n\n| command | flags | categories | what it does |\n| --- | --- | --- | --- |\n", group.title());
+        page += &format!(
+            "\n## {}\n\n| command | flags | categories | what it does |\n| --- | --- | --- | --- |\n",
+            group.title()
+        );
         for command in all().filter(|command| command.group == group) {
             if command.subcommands.is_empty() || command.arity == -1 {
                 page += &reference_row(command, None);

@@ -151,10 +151,7 @@ pub const COMMANDS: &[Command] = &[
                 summary: "Gives the bytes that a key holds.",
                 complexity: "O(n), n sub-filters",
                 since: "4.0.0",
-                arguments: &[
-                    Argument::KEY,
-                    Argument::new("count", ArgumentKind::Integer).token("SAMPLES").optional(),
-                ],
+                arguments: &[Argument::KEY, Argument::new("count", ArgumentKind::Integer).token("SAMPLES").optional()],
                 handler: memory_usage,
                 ..ROW
             },

@@ -66,8 +66,13 @@ mod tests {
     #[test]
     fn unsigned_integers() {
         for (word, value) in [
-            ("0", Some(0)), ("18446744073709551615", Some(u64::MAX)), ("18446744073709551616", None), ("-1", None),
-            ("01", None), ("", None), ("1x", None),
+            ("0", Some(0)),
+            ("18446744073709551615", Some(u64::MAX)),
+            ("18446744073709551616", None),
+            ("-1", None),
+            ("01", None),
+            ("", None),
+            ("1x", None),
         ] {
             assert_eq!(unsigned(word.as_bytes()), value, "{word:?}");
         }
@@ -76,10 +81,23 @@ mod tests {
     #[test]
     fn doubles_as_redis_8_reads_them() {
         for (word, value) in [
-            ("0.01", Some(0.01)), (".01", Some(0.01)), ("1.", Some(1.0)), ("00.01", Some(0.01)), ("+0.5", Some(0.5)),
-            ("1E-2", Some(0.01)), ("inf", Some(f64::INFINITY)), ("-Infinity", Some(f64::NEG_INFINITY)),
-            ("1e400", Some(f64::INFINITY)), ("1e-400", Some(0.0)), ("nan", None), ("", None), (" 1", None), ("1 ", None),
-            ("0.01f", None), ("0x0.1p0", None), ("0.01\0", None),
+            ("0.01", Some(0.01)),
+            (".01", Some(0.01)),
+            ("1.", Some(1.0)),
+            ("00.01", Some(0.01)),
+            ("+0.5", Some(0.5)),
+            ("1E-2", Some(0.01)),
+            ("inf", Some(f64::INFINITY)),
+            ("-Infinity", Some(f64::NEG_INFINITY)),
+            ("1e400", Some(f64::INFINITY)),
+            ("1e-400", Some(0.0)),
+            ("nan", None),
+            ("", None),
+            (" 1", None),
+            ("1 ", None),
+            ("0.01f", None),
+            ("0x0.1p0", None),
+            ("0.01\0", None),
         ] {
             assert_eq!(double(word.as_bytes()), value, "{word:?}");
         }

@@ -222,7 +222,8 @@ impl Keyspace {
                     return Err(Wait::new(latch));
                 }
             }
-            removed.extend(names.zip(&hashes).filter_map(|(name, hash)| shards.of(*hash).tables[db].remove(*hash, name)));
+            removed
+                .extend(names.zip(&hashes).filter_map(|(name, hash)| shards.of(*hash).tables[db].remove(*hash, name)));
         }
         let count = removed.len();
         self.counts[db].fetch_sub(count, Ordering::Relaxed);
@@ -256,7 +257,8 @@ impl Keyspace {
         }
         let mut tables = Vec::new();
         for db in (0..DATABASES).filter(|db| chosen(*db)) {
-            tables.extend(shards.iter_mut().map(|shard| std::mem::take(&mut shard.tables[db])).filter(|t| !t.is_empty()));
+            tables
+                .extend(shards.iter_mut().map(|shard| std::mem::take(&mut shard.tables[db])).filter(|t| !t.is_empty()));
             self.counts[db].store(0, Ordering::Relaxed);
         }
         drop(shards);

@@ -24,7 +24,8 @@ impl Reaper {
     /// Start the thread. Without one (the system refuses) everything is freed where it is dropped.
     pub(super) fn start() -> Self {
         let (sender, receiver) = channel::<Garbage>();
-        let thread = thread::Builder::new().name("seendb-free".into()).spawn(move || receiver.into_iter().for_each(drop));
+        let thread =
+            thread::Builder::new().name("seendb-free".into()).spawn(move || receiver.into_iter().for_each(drop));
         Self { sender: thread.ok().map(|_| sender) }
     }
 

@@ -143,6 +143,7 @@ fn resident_bytes() -> u64 {
 
 fn total_system_memory() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let kilobytes: u64 = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?.trim().split(' ').next()?.parse().ok()?;
+    let kilobytes: u64 =
+        text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?.trim().split(' ').next()?.parse().ok()?;
     Some(kilobytes * 1024)
 }

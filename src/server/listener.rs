@@ -50,7 +50,9 @@ impl Listeners {
                     Err(error) if address.optional && is_absent(&error) => {
                         tracing::debug!("'{}' is not an address of this machine: skipped", address.host);
                     }
-                    Err(error) => return Err(format!("cannot listen on {} port {}: {error}", address.host, settings.port())),
+                    Err(error) => {
+                        return Err(format!("cannot listen on {} port {}: {error}", address.host, settings.port()));
+                    }
                 }
             }
         }
@@ -149,7 +151,9 @@ fn listen(address: &BindAddress, settings: &Settings) -> io::Result<TcpListener>
 
 fn listen_unix(path: &PathBuf, settings: &Settings) -> io::Result<UnixListener> {
     // A socket that nobody answers at was left behind by a server that was killed.
-    if path.exists() && std::os::unix::net::UnixStream::connect(path).is_err_and(|e| e.kind() == io::ErrorKind::ConnectionRefused) {
+    if path.exists()
+        && std::os::unix::net::UnixStream::connect(path).is_err_and(|e| e.kind() == io::ErrorKind::ConnectionRefused)
+    {
         std::fs::remove_file(path)?;
     }
     let listener = UnixListener::bind(path)?;

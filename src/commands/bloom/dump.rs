@@ -5,7 +5,9 @@
 use std::time::Instant;
 
 use super::figures::read_existing;
-use crate::codec::bloom::{Chunk, ChunkError, Decoded, HeaderError, chunk_at, decode_header, encode_header, place_chunk};
+use crate::codec::bloom::{
+    Chunk, ChunkError, Decoded, HeaderError, chunk_at, decode_header, encode_header, place_chunk,
+};
 use crate::commands::context::Context;
 use crate::commands::dispatch::{LongCommand, Outcome, Stop};
 use crate::commands::error::CommandError;
@@ -100,7 +102,9 @@ pub(super) fn load_chunk(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let iterator = parse_integer(&args[2]).ok_or(CommandError::text("ERR Second argument must be numeric"))?;
     let (name, data, db) = (&args[1], &args[3], context.session.db);
     let done = context.keyspace.write(db, name, |place| match place {
-        Place::Vacant(vacant) if iterator == 1 => create_from_header(vacant, name, data, context.settings).map(|()| true),
+        Place::Vacant(vacant) if iterator == 1 => {
+            create_from_header(vacant, name, data, context.settings).map(|()| true)
+        }
         Place::Vacant(_) => Err(CommandError::NotFound),
         Place::Occupied(mut entry) => {
             let ValueMut::Bloom(mut bloom) = entry.value_mut() else { return Err(CommandError::WrongType) };
@@ -131,12 +135,7 @@ impl From<ChunkError> for CommandError {
     }
 }
 
-fn create_from_header(
-    vacant: Vacant<'_>,
-    name: &[u8],
-    header: &[u8],
-    settings: &Settings,
-) -> Result<(), CommandError> {
+fn create_from_header(vacant: Vacant<'_>, name: &[u8], header: &[u8], settings: &Settings) -> Result<(), CommandError> {
     let limit = settings.max_filter_memory();
     let decoded = decode_header(header, limit).map_err(|error| match error {
         HeaderError::Limit { bytes } => CommandError::FilterTooLarge { bytes, limit },

@@ -387,7 +387,9 @@ impl LongCommand for LongExists {
     fn step(&mut self, args: Args<'_>, until: Instant) -> Option<Reply> {
         let items = Items::of(args, 2);
         let entry = self.latched.entry_mut();
-        let ValueRef::Bloom(bloom) = entry.value() else { return Some(Reply::Error(CommandError::WrongType.message())) };
+        let ValueRef::Bloom(bloom) = entry.value() else {
+            return Some(Reply::Error(CommandError::WrongType.message()));
+        };
         while self.found.len() < items.len() {
             find_group(bloom, &items.group(self.found.len()), &mut self.found);
             if Instant::now() >= until {
