@@ -134,11 +134,10 @@ fn decode_link(link: &[u8; LINK_BYTES]) -> Option<LinkInfo> {
     let (error, bits_per_entry) = (f64::from_bits(fields.u64()), f64::from_bits(fields.u64()));
     let (hashes, entries, log2_bits) = (fields.u32(), fields.u64(), fields.u8());
     let shape = Shape { entries, error, bits_per_entry, hashes, bits, bytes, log2_bits };
-    // NaN fails each comparison that it takes part in, here and in the number of hashes.
-    let rate = error > 0.0 && error < 1.0;
     let sized = bits != 0 && bytes.checked_mul(8) == Some(bits);
+    // Equal to nothing where `bits_per_entry` is NaN.
     let hashed = f64::from(hashes) == bloom::hashes_of(bits_per_entry);
-    (rate && sized && hashed && shape.is_sound()).then_some(LinkInfo { shape, items })
+    (bloom::is_rate(error) && sized && hashed && shape.is_sound()).then_some(LinkInfo { shape, items })
 }
 
 /// The chain as a packed payload, if it is small and of the usual kind.

@@ -4,3 +4,6 @@
 //! memory is taken before the caller's limit was asked.
 
 pub mod bloom;
+
+#[cfg(test)]
+mod bloom_tests;

@@ -9,7 +9,7 @@
 //!
 //! Asking for all lines at once would make unknown items pay for lines that they never look at.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::bits::{mask_of, prefetch, word_of};
 use super::bloom::HashPair;
@@ -17,9 +17,11 @@ use super::claim::seen_present;
 use super::scalable_bloom::Link;
 
 /// Items looked at together.
-pub(super) const GROUP: usize = 32;
+pub(super) const GROUP: usize = 64;
 /// Positions of an item that are asked for before any is tested.
 const FIRST: u32 = 2;
+/// Smaller links are taken to be in the cache, where asking only costs.
+const ASKED_FROM_BYTES: u64 = 256 << 10;
 /// Positions of an item that are asked for at all: a filter at a rate of 1e-300 has a thousand.
 const MOST: u32 = 24;
 
@@ -28,7 +30,7 @@ pub(super) fn contains(links: &[Link], pairs: &[HashPair], out: &mut [bool]) {
     for (pairs, out) in pairs.chunks(GROUP).zip(out.chunks_mut(GROUP)) {
         contains_group(links, pairs, out);
     }
-    seen_present();
+    seen_present::<AtomicU64>();
 }
 
 fn contains_group(links: &[Link], pairs: &[HashPair], out: &mut [bool]) {
@@ -50,6 +52,9 @@ fn contains_group(links: &[Link], pairs: &[HashPair], out: &mut [bool]) {
 /// Marks in `out` which of the items at `places` are in `link`.
 fn find(link: &Link, pairs: &[HashPair], places: &[u8], out: &mut [bool]) {
     let hashes = link.shape().hashes;
+    if link.shape().bytes < ASKED_FROM_BYTES {
+        return places.iter().map(|&i| usize::from(i)).for_each(|i| out[i] = test(link, pairs[i], 0..hashes));
+    }
     let first = FIRST.min(hashes);
     places.iter().for_each(|&i| ask(link, pairs[usize::from(i)], 0..first));
     let mut left = [0u8; GROUP];
@@ -92,6 +97,9 @@ fn test(link: &Link, pair: HashPair, mut range: std::ops::Range<u32>) -> bool {
 
 /// Asks for all lines of the items that are not present: they are about to be written.
 pub(super) fn prefetch_absent(link: &Link, pairs: &[HashPair], present: &[bool]) {
+    if link.shape().bytes < ASKED_FROM_BYTES {
+        return;
+    }
     let hashes = link.shape().hashes.min(MOST);
     for (&pair, _) in pairs.iter().zip(present).filter(|(_, present)| !**present) {
         ask(link, pair, 0..hashes);

@@ -281,3 +281,92 @@ fn page_bytes() -> usize {
     let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     usize::try_from(bytes).unwrap_or(4 << 10)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arrays_are_zero_and_aligned_at_every_size() {
+        for len in
+            [1, 7, 8, 9, 4095, 4096, 4097, MAPPED_FROM_BYTES - 1, MAPPED_FROM_BYTES, MAPPED_FROM_BYTES + 1, 5 << 20]
+        {
+            let mut array = BitArray::zeroed(len as u64).unwrap();
+            assert_eq!((array.len(), array.count_ones()), (len, 0));
+            let align = match len {
+                MAPPED_FROM_BYTES.. => MAPPED_FROM_BYTES,
+                4096.. => 64,
+                _ => 8,
+            };
+            assert_eq!(array.words().as_ptr().addr() % align, 0, "{len}");
+            assert_eq!(array.is_mapped(), len >= MAPPED_FROM_BYTES);
+            let unit = if array.is_mapped() { page_bytes() } else { 8 };
+            assert_eq!(array.allocated_bytes(), len.next_multiple_of(unit));
+            // All of it is ours to write.
+            array.words_mut().fill(u64::MAX);
+            assert_eq!(array.count_ones(), len.div_ceil(8) as u64 * 64);
+        }
+        let empty = BitArray::zeroed(0).unwrap();
+        assert!(empty.is_empty() && empty.words().is_empty() && empty.allocated_bytes() == 0);
+        empty.copy_bytes(0, &mut []);
+    }
+
+    #[test]
+    fn what_cannot_be_had_is_an_error() {
+        for bytes in [1 << 60, 1 << 62, u64::MAX - 4096, u64::MAX] {
+            assert_eq!(BitArray::zeroed(bytes).unwrap_err(), AllocError { bytes });
+        }
+    }
+
+    #[test]
+    fn mappings_are_counted_while_they_live() {
+        // Other tests map at the same time, but nowhere near this much.
+        const BYTES: u64 = 1 << 30;
+        let mut most = 0;
+        for _ in 0..4 {
+            let array = BitArray::zeroed(BYTES).unwrap();
+            assert!(mapped_bytes() >= array.allocated_bytes() as u64);
+            most = most.max(mapped_bytes());
+        }
+        assert!(most < 2 * BYTES && mapped_bytes() < BYTES);
+    }
+
+    #[test]
+    fn bit_order_is_least_significant_first() {
+        let array = BitArray::zeroed(32).unwrap();
+        for x in [0, 9, 63, 64, 130, 255] {
+            array.words()[word_of(x)].fetch_or(mask_of(x), Ordering::Relaxed);
+            let mut bytes = [0; 32];
+            array.copy_bytes(0, &mut bytes);
+            assert_ne!(bytes[(x >> 3) as usize] & 1 << (x & 7), 0, "{x}");
+        }
+        assert_eq!(array.count_ones(), 6);
+    }
+
+    #[test]
+    fn runs_of_bytes_at_every_offset_and_length() {
+        for len in [1usize, 15, 16, 40] {
+            for start in 0..len {
+                for end in start..=len {
+                    let array = BitArray::zeroed(len as u64).unwrap();
+                    let data: Vec<u8> = (1..).take(end - start).collect();
+                    array.or_bytes(start, &data);
+                    let mut all = vec![0xff; len];
+                    array.copy_bytes(0, &mut all);
+                    let mut expected = vec![0; len];
+                    expected[start..end].copy_from_slice(&data);
+                    assert_eq!(all, expected);
+                    let mut run = vec![0xff; end - start];
+                    array.copy_bytes(start, &mut run);
+                    assert_eq!(run, data);
+                }
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "bytes 10..+7 of a bit array of 16")]
+    fn a_run_beyond_the_end_is_a_fault_of_the_caller() {
+        BitArray::zeroed(16).unwrap().copy_bytes(10, &mut [0; 7]);
+    }
+}

@@ -17,12 +17,15 @@
 //! `2^log2_bits` and wrap the sum at 32 bits; since `2^log2_bits` divides both 2^32 and 2^64 the one formula serves them too.
 //!
 //! **Rate.** With all positions independent, the rate after `n` items is `(1 - (1 - 1/bits)^(hashes*n))^hashes`. Two hashes
-//! stretched to many positions give a little more in small filters: 1.09 % instead of 1.01 % measured at 960 bits, 7 hashes
-//! and 100 items; from about 1,000 items up the difference drowns in noise (`tests/filter_rates.rs`).
+//! stretched to many positions add about `7 n/bits^2`, for pairs of items that share nearly all of them: little beside a rate
+//! of 0.01 (0.0109 instead of 0.0101 measured at 100 entries), but 1,000 entries at 1e-5 have a rate of 2.2e-5. It fades as
+//! `1/n`; `tests/filter_rates.rs` measures all this against a model. Rates that are powers of two suffer a little from their
+//! extra hash: 0.27 instead of 0.25.
 //!
 //! **Reduction without division.** With `inverse = floor((2^64 - 1) / m)` the quotient `(x * inverse) >> 64` is the true one or
-//! one less, so `x mod m` costs two multiplications and a conditional subtraction. The error stays below 2: with
-//! `2^64 = inverse*m + d`, `1 <= d <= m`, the estimate is low by `x*d / (m * 2^64) < 1` before rounding down.
+//! one less, so `x mod m` costs two multiplications and a conditional subtraction. Proof: `2^64 = inverse*m + d` with
+//! `1 <= d <= m`, so before rounding down the estimate is low by `x*d / (m * 2^64)`, which is below 1. Measured for 7 positions:
+//! 4.8 ns, by division 12.4, by adding `b mod m` from one to the next and minding the carry 5.2.
 //!
 //! **Bounds.** A filter has at most 2^60 bytes; the rate is at least 4.9e-324, which takes 1,075 hashes ([`MAX_HASHES`]).
 //!
@@ -148,7 +151,10 @@ impl Shape {
     ///
     /// As [`Shape::new`].
     pub fn first(entries: u64, error: f64, options: u32) -> Result<Shape, ShapeError> {
-        let error = if error > MAX_ERROR && error < 1.0 { MAX_ERROR } else { error };
+        if !is_rate(error) {
+            return Err(ShapeError::Rate);
+        }
+        let error = error.min(MAX_ERROR);
         let scaling = options & options::NON_SCALING == 0;
         Shape::new(entries, if scaling { error * TIGHTENING } else { error })
     }
@@ -251,11 +257,16 @@ fn rate(entries: u64, error: f64) -> Result<(f64, u32), ShapeError> {
     if entries == 0 {
         return Err(ShapeError::NoEntries);
     }
-    if !(error > 0.0 && error < 1.0) {
+    if !is_rate(error) {
         return Err(ShapeError::Rate);
     }
     let bits_per_entry = bits_per_entry(error);
     Ok((bits_per_entry, hashes_of(bits_per_entry) as u32))
+}
+
+/// Whether a rate is between 0 and 1, both excluded; NaN is not.
+pub fn is_rate(error: f64) -> bool {
+    error > 0.0 && error < 1.0
 }
 
 /// Bits an entry takes at a rate inside (0, 1).

@@ -14,7 +14,7 @@
 //! **Order of memory.** Bits are set with release after the place was reserved, and a test that found all of them set ends
 //! with an acquire fence: who is told "present" also sees the item counted.
 
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::atomic::Ordering;
 
 use super::bits::{mask_of, word_of};
 
@@ -37,11 +37,13 @@ pub(super) trait Word {
     fn or(&self, bits: u64);
     /// Adds 1 if the value is below `limit`; whether it did.
     fn increment_below(&self, limit: u64) -> bool;
+    /// Orders reads before with everything after, against the release of [`or`](Word::or).
+    fn acquire();
 }
 
 macro_rules! impl_word {
-    ($atomic:ty) => {
-        impl Word for $atomic {
+    ($($atomics:tt)*) => {
+        impl Word for $($atomics)*::AtomicU64 {
             #[inline(always)]
             fn get(&self) -> u64 {
                 self.load(Ordering::Relaxed)
@@ -55,10 +57,16 @@ macro_rules! impl_word {
                 let next = |value: u64| (value < limit).then(|| value + 1);
                 self.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).is_ok()
             }
+            #[inline(always)]
+            fn acquire() {
+                $($atomics)*::fence(Ordering::Acquire);
+            }
         }
     };
 }
-impl_word!(AtomicU64);
+impl_word!(std::sync::atomic);
+#[cfg(loom)]
+impl_word!(loom::sync::atomic);
 
 /// Whether all bits at `positions` are set.
 #[inline(always)]
@@ -93,6 +101,121 @@ pub(super) fn claim<W: Word>(
 
 /// Ends a test without lock that found an item present: what its adder did before is visible from here on.
 #[inline(always)]
-pub(super) fn seen_present() {
-    fence(Ordering::Acquire);
+pub(super) fn seen_present<W: Word>() {
+    W::acquire();
+}
+
+/// Models of threads that add at the same time, every order of their steps tried:
+/// `RUSTFLAGS="--cfg loom" cargo test --no-default-features --lib loom`.
+#[cfg(all(test, loom))]
+mod loom_models {
+    use super::*;
+    use loom::sync::atomic::AtomicU64;
+    use loom::sync::{Arc, Mutex};
+    use loom::thread;
+
+    /// Two words of bits, a counter and two stripes.
+    struct Link {
+        words: [AtomicU64; 2],
+        items: AtomicU64,
+        entries: u64,
+        stripes: [Mutex<()>; 2],
+    }
+
+    /// Two items that share the bit 64.
+    const LEFT: [u64; 2] = [3, 64];
+    const RIGHT: [u64; 2] = [64, 5];
+
+    impl Link {
+        fn new(entries: u64) -> Arc<Link> {
+            let words = [AtomicU64::new(0), AtomicU64::new(0)];
+            let stripes = [Mutex::new(()), Mutex::new(())];
+            Arc::new(Link { words, items: AtomicU64::new(0), entries, stripes })
+        }
+
+        fn claim(&self, item: [u64; 2]) -> Claim {
+            claim(&self.words, &self.items, self.entries, item.into_iter())
+        }
+
+        fn add(&self, item: [u64; 2], stripe: usize) -> Claim {
+            let _guard = self.stripes[stripe].lock().unwrap();
+            self.claim(item)
+        }
+    }
+
+    /// Runs `run` beside `others`; the results, its own last.
+    fn together<R: 'static>(others: Vec<Box<dyn FnOnce() -> R>>, run: impl FnOnce() -> R) -> Vec<R> {
+        let threads: Vec<_> = others.into_iter().map(|other| thread::spawn(other)).collect();
+        let own = run();
+        threads.into_iter().map(|thread| thread.join().unwrap()).chain([own]).collect()
+    }
+
+    fn beside<R: 'static>(link: &Arc<Link>, run: impl FnOnce(&Link) -> R + 'static) -> Box<dyn FnOnce() -> R> {
+        let link = Arc::clone(link);
+        Box::new(move || run(&link))
+    }
+
+    fn added(claims: &[Claim]) -> usize {
+        claims.iter().filter(|&&claim| claim == Claim::Added).count()
+    }
+
+    #[test]
+    fn one_of_two_threads_hears_that_an_item_is_new() {
+        loom::model(|| {
+            let link = Link::new(5);
+            let claims = together(vec![beside(&link, |link| link.add(LEFT, 0))], || link.add(LEFT, 0));
+            assert_eq!(added(&claims), 1);
+            assert_eq!(link.items.get(), 1);
+        });
+    }
+
+    /// The model would see it if threads with one item did not meet.
+    #[test]
+    #[should_panic]
+    fn without_the_lock_both_hear_it() {
+        loom::model(|| {
+            let link = Link::new(5);
+            let claims = together(vec![beside(&link, |link| link.claim(LEFT))], || link.claim(LEFT));
+            assert_eq!(added(&claims), 1);
+        });
+    }
+
+    #[test]
+    fn items_that_share_bits_are_both_found() {
+        loom::model(|| {
+            let link = Link::new(5);
+            let claims = together(vec![beside(&link, |link| link.add(LEFT, 0))], || link.add(RIGHT, 1));
+            assert_eq!(added(&claims), 2);
+            assert_eq!(link.items.get(), 2);
+            assert!(all_set(&link.words, LEFT.into_iter()) && all_set(&link.words, RIGHT.into_iter()));
+        });
+    }
+
+    #[test]
+    fn nobody_sees_more_items_than_places() {
+        loom::model(|| {
+            let link = Link::new(1);
+            let others = vec![beside(&link, |link| link.add(LEFT, 0)), beside(&link, |link| link.add(RIGHT, 1))];
+            let claims = together(others, || {
+                assert!(link.items.get() <= 1);
+                Claim::NoPlace
+            });
+            assert_eq!(added(&claims), 1);
+            assert_eq!(link.items.get(), 1);
+        });
+    }
+
+    #[test]
+    fn who_finds_an_item_also_sees_it_counted() {
+        loom::model(|| {
+            let link = Link::new(5);
+            let adder = beside(&link, |link| assert_eq!(link.add(LEFT, 0), Claim::Added));
+            together(vec![adder], || {
+                if all_set(&link.words, LEFT.into_iter()) {
+                    seen_present::<AtomicU64>();
+                    assert_eq!(link.items.get(), 1);
+                }
+            });
+        });
+    }
 }

@@ -41,6 +41,10 @@ mod claim;
 pub mod murmur;
 pub mod packed_bloom;
 pub mod scalable_bloom;
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
 
 use bloom::{GrowthError, HashPair, Shape, options};
 use packed_bloom::{PackedBloom, PackedBloomMut};

@@ -13,7 +13,7 @@
 //!
 //! 1. all links are tested without lock: the common case of a known item ends here;
 //! 2. an absent item takes one of 64 locks, chosen by its hash: equal items meet, others seldom do;
-//! 3. under it [`claim`](super::claim) tests the newest link again (no other can have changed), reserves a place, sets bits.
+//! 3. under it `claim` tests the newest link again (no other can have changed), reserves a place, sets bits.
 //!
 //! Setting bits atomically and calling the item new if one of them was not set told two threads "new" for 23 % of equal items.
 //!
@@ -38,6 +38,7 @@ use super::{Insert, LinkInfo};
 
 /// Chains with at least so many bytes of bits have [`STRIPES`] locks, smaller ones a single one.
 const STRIPED_FROM_BYTES: u64 = 64 << 10;
+/// A power of two.
 const STRIPES: usize = 64;
 
 /// A lock on a cache line of its own: threads that take different ones do not disturb each other.
@@ -152,7 +153,7 @@ impl ScalableBloom {
         Ok(ScalableBloom::assemble(self.options, self.growth, self.items(), links))
     }
 
-    /// The chain's [`options`].
+    /// The chain's [`options`](super::bloom::options).
     pub fn options(&self) -> u32 {
         self.options
     }
@@ -197,7 +198,7 @@ impl ScalableBloom {
     pub fn contains(&self, pair: HashPair) -> bool {
         let found = self.links.iter().rev().any(|link| link.holds(pair));
         if found {
-            seen_present();
+            seen_present::<AtomicU64>();
         }
         found
     }
@@ -265,8 +266,8 @@ impl ScalableBloom {
 
     /// Adds an item that was absent a moment ago, under the lock of its stripe.
     fn claim(&self, pair: HashPair) -> Insert {
-        // `b` is the item's other hash: its bits say nothing about where its first bit is.
-        let stripe = (pair.b >> 32) as usize % self.stripes.len();
+        // The low bits: legacy hashes have no others.
+        let stripe = pair.b as usize & (self.stripes.len() - 1);
         let _guard = self.stripes[stripe].0.lock();
         let link = self.newest();
         match claim(link.bits.words(), &link.items.0, link.shape.entries, link.positions(pair)) {
