@@ -187,7 +187,7 @@ impl Generator {
         let mut commands = Vec::new();
         for _ in 0..count {
             if self.random.percent(6) {
-                name = self.random.pick(&["BF.ADD", "BF.EXISTS", "BF.CARD", "BF.MADD", "DEL"]);
+                name = *self.random.pick(&["BF.ADD", "BF.EXISTS", "BF.CARD", "BF.MADD", "DEL"]);
             }
             if self.random.percent(4) {
                 key = self.random.pick(&KEYS).to_vec();
