@@ -3,10 +3,10 @@
 //! A connection is ended from outside by shutting its socket down: its own task then reads the end of the stream and
 //! leaves, wherever it was waiting. Nothing on the path of a request has to look for a flag.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::os::fd::RawFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
@@ -18,6 +18,8 @@ pub(super) struct Client {
     pub(super) active: AtomicU32,
     /// Second from which on it is cut off for holding too many replies for too long; 0 for never.
     pub(super) cut_off_at: AtomicU32,
+    /// The worker that it should be at.
+    pub(super) home: AtomicUsize,
     /// The socket, until the connection closes it.
     socket: Mutex<Option<RawFd>>,
 }
@@ -48,7 +50,7 @@ impl Client {
 /// All connected clients.
 #[derive(Default)]
 pub(super) struct Clients {
-    by_id: Mutex<HashMap<u64, Arc<Client>>>,
+    by_id: Mutex<BTreeMap<u64, Arc<Client>>>,
 }
 
 impl Clients {
@@ -58,11 +60,12 @@ impl Clients {
     }
 
     /// A connection begins.
-    pub(super) fn add(&self, id: u64, socket: RawFd, now: u32) -> Arc<Client> {
+    pub(super) fn add(&self, id: u64, home: usize, socket: RawFd, now: u32) -> Arc<Client> {
         let client = Arc::new(Client {
             id,
             active: AtomicU32::new(now),
             cut_off_at: AtomicU32::new(0),
+            home: AtomicUsize::new(home),
             socket: Mutex::new(Some(socket)),
         });
         self.by_id.lock().insert(id, client.clone());
@@ -78,6 +81,20 @@ impl Clients {
     /// End all connections after what has arrived is answered.
     pub(super) fn end_all(&self) {
         self.by_id.lock().values().for_each(|client| client.end(Ending::Gracefully));
+    }
+
+    /// Say anew which worker each should be at, of the first so many: those that were active in the last seconds in turn,
+    /// and so the others.
+    pub(super) fn deal(&self, workers: usize, now: u32) {
+        const RECENT_SECONDS: u32 = 2;
+        let clients = self.by_id.lock();
+        let mut next = [0, 0];
+        for client in clients.values() {
+            let recent = now.saturating_sub(client.active.load(Ordering::Relaxed)) <= RECENT_SECONDS;
+            let next = &mut next[usize::from(recent)];
+            client.home.store(*next % workers, Ordering::Relaxed);
+            *next += 1;
+        }
     }
 
     /// End those that were idle for longer than `timeout` seconds (0: none), and those whose time to read replies is up.

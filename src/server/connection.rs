@@ -8,18 +8,20 @@
 
 use std::future::{Future, poll_fn};
 use std::io;
-use std::os::fd::AsRawFd;
+use std::ops::Deref;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context as TaskContext, Poll};
 use std::time::{Duration, Instant};
 
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpStream, UnixStream};
 
 use super::buffers::{Buffers, READ_BYTES};
 use super::client::Client;
 use super::shared::Shared;
+use super::stream::{Socket, Stream};
 use crate::commands::context::{Context, Counters, Session};
 use crate::commands::dispatch::{LongCommand, Progress, execute, write};
 use crate::config::{ClientClass, OutputLimit};
@@ -40,71 +42,134 @@ const LEAST_ROOM_BYTES: usize = 16 << 10;
 const LINGER: Duration = Duration::from_millis(500);
 const LINGER_BYTES: usize = 1 << 20;
 
-/// A stream socket.
-pub(super) trait Stream: AsyncRead + AsyncWrite + AsRawFd + Unpin + Send {}
-impl<S: AsyncRead + AsyncWrite + AsRawFd + Unpin + Send> Stream for S {}
+/// Where a connection comes from.
+pub(super) enum Origin {
+    /// It was just accepted; with a refusal, that is all it is told.
+    New {
+        /// The whole text of the error.
+        refusal: Option<&'static str>,
+    },
+    /// Another worker had it.
+    Worker(Box<State>),
+}
 
-/// Serve one connection to its end; with a refusal, only say it.
-pub(super) async fn serve<S: Stream>(
+/// How serving a connection ended.
+pub(super) enum Ending {
+    /// The connection is closed.
+    Over,
+    /// It belongs to another worker now.
+    Moved {
+        /// That worker.
+        to: usize,
+        /// The open socket.
+        socket: Socket,
+        /// With all that the connection remembers.
+        origin: Origin,
+    },
+}
+
+/// Serve one connection until it ends or belongs to another worker.
+pub(super) async fn serve(shared: &Arc<Shared>, worker: usize, socket: Socket, origin: Origin) -> io::Result<Ending> {
+    // A socket is watched by the runtime of the thread that serves it.
+    match socket {
+        Socket::Tcp(socket) => serve_stream(shared, worker, TcpStream::from_std(socket)?, origin).await,
+        Socket::Unix(socket) => serve_stream(shared, worker, UnixStream::from_std(socket)?, origin).await,
+    }
+}
+
+async fn serve_stream<S: Stream>(
     shared: &Arc<Shared>,
     worker: usize,
     mut stream: S,
-    refusal: Option<&'static str>,
-) -> io::Result<()> {
+    origin: Origin,
+) -> io::Result<Ending> {
     let counters = &shared.counters[worker];
-    if let Some(refusal) = refusal {
-        counters.rejected.add(1);
-        let mut text = Vec::new();
-        encode_error(refusal, &mut text);
-        stream.write_all(&text).await?;
-        return say_goodbye(&mut stream).await;
-    }
-    counters.connections.add(1);
-    let id = shared.next_id();
-    let client = shared.clients.add(id, stream.as_raw_fd(), shared.now());
-    let authenticated = shared.settings.requirepass().is_empty();
-    let mut connection = Connection {
-        shared,
-        counters,
-        client,
-        session: Session::new(id, authenticated),
-        scanner: Scanner::new(),
-        buffers: None,
-        written: 0,
-        limits: Limits::default(),
-        output_limit: OutputLimit::default(),
-        settings_version: None,
-        last_progress: 0,
-        over_soft_since: None,
-        stream,
+    let state = match origin {
+        Origin::Worker(state) => state,
+        Origin::New { refusal: Some(refusal) } => {
+            counters.rejected.add(1);
+            let mut text = Vec::new();
+            encode_error(refusal, &mut text);
+            stream.write_all(&text).await?;
+            say_goodbye(&mut stream).await?;
+            return Ok(Ending::Over);
+        }
+        Origin::New { refusal: None } => {
+            counters.connections.add(1);
+            Box::new(State::new(shared, worker, &stream))
+        }
     };
-    connection.run().await
+    let mut connection = Connection { shared, counters, worker, buffers: None, written: 0, state, stream };
+    match connection.run().await? {
+        None => Ok(Ending::Over),
+        Some(to) => {
+            let Connection { state, stream, .. } = connection;
+            Ok(Ending::Moved { to, socket: stream.into_socket()?, origin: Origin::Worker(state) })
+        }
+    }
 }
 
-struct Connection<'s, S> {
-    shared: &'s Arc<Shared>,
-    counters: &'s Counters,
-    client: Arc<Client>,
+/// What a connection remembers while it has nothing to do.
+pub(super) struct State {
+    client: Registered,
     session: Session,
     scanner: Scanner,
-    /// Held only while something is read, run or waiting to be written.
-    buffers: Option<Buffers>,
-    /// How much of the output the socket has taken.
-    written: usize,
     limits: Limits,
     output_limit: OutputLimit,
     settings_version: Option<u64>,
     /// Second in which the socket last took something.
     last_progress: u32,
     over_soft_since: Option<u32>,
-    stream: S,
 }
 
-impl<S> Drop for Connection<'_, S> {
+impl State {
+    fn new(shared: &Arc<Shared>, worker: usize, stream: &impl Stream) -> Self {
+        let id = shared.next_id();
+        let client = shared.clients.add(id, worker, stream.as_raw_fd(), shared.now());
+        Self {
+            client: Registered { shared: shared.clone(), client },
+            session: Session::new(id, shared.settings.requirepass().is_empty()),
+            scanner: Scanner::new(),
+            limits: Limits::default(),
+            output_limit: OutputLimit::default(),
+            settings_version: None,
+            last_progress: 0,
+            over_soft_since: None,
+        }
+    }
+}
+
+/// A place among the clients.
+struct Registered {
+    shared: Arc<Shared>,
+    client: Arc<Client>,
+}
+
+impl Deref for Registered {
+    type Target = Client;
+    fn deref(&self) -> &Client {
+        &self.client
+    }
+}
+
+impl Drop for Registered {
     fn drop(&mut self) {
-        // Before the stream, which closes the descriptor, is dropped.
         self.shared.clients.remove(&self.client);
     }
+}
+
+/// A connection at its worker.
+struct Connection<'s, S> {
+    shared: &'s Arc<Shared>,
+    counters: &'s Counters,
+    worker: usize,
+    /// Held only while something is read, run or waiting to be written.
+    buffers: Option<Buffers>,
+    /// How much of the output the socket has taken.
+    written: usize,
+    /// Dropped before the stream: the client is taken off the list before its descriptor is closed.
+    state: Box<State>,
+    stream: S,
 }
 
 /// What a read brought.
@@ -115,18 +180,35 @@ enum Arrival {
 }
 
 impl<S: Stream> Connection<'_, S> {
-    async fn run(&mut self) -> io::Result<()> {
+    /// Serve until the end, or until the connection belongs to another worker, which is then returned.
+    async fn run(&mut self) -> io::Result<Option<usize>> {
         loop {
             let arrival = poll_fn(|task| self.poll_arrival(task)).await?;
             self.work().await?;
             if arrival == Arrival::End {
-                return self.write_all().await;
-            }
-            if self.session.closing {
                 self.write_all().await?;
-                return say_goodbye(&mut self.stream).await;
+                return Ok(None);
+            }
+            if self.state.session.closing {
+                self.write_all().await?;
+                say_goodbye(&mut self.stream).await?;
+                return Ok(None);
+            }
+            let home = self.state.client.home.load(Ordering::Relaxed);
+            if home != self.worker && self.can_move().await? {
+                return Ok(Some(home));
             }
         }
+    }
+
+    /// Whether nothing is half done.
+    async fn can_move(&mut self) -> io::Result<bool> {
+        self.write_some().await?;
+        let idle = self.pending() == 0 && self.buffers.as_ref().is_none_or(|buffers| buffers.input.is_empty());
+        if idle {
+            self.give_buffers_back();
+        }
+        Ok(idle)
     }
 
     /// Write what is waiting, read what is there.
@@ -135,13 +217,13 @@ impl<S: Stream> Connection<'_, S> {
             return Poll::Pending;
         }
         let buffers = self.buffers.get_or_insert_with(Buffers::borrow);
-        make_room(&mut buffers.input, self.scanner.wanted());
+        make_room(&mut buffers.input, self.state.scanner.wanted());
         let read = pin!(self.stream.read_buf(&mut buffers.input)).poll(task);
         match read {
             Poll::Ready(Ok(0)) => Poll::Ready(Ok(Arrival::End)),
             Poll::Ready(Ok(read)) => {
                 self.counters.bytes_in.add(read as u64);
-                self.client.active.store(self.shared.now(), Ordering::Relaxed);
+                self.state.client.active.store(self.shared.now(), Ordering::Relaxed);
                 Poll::Ready(Ok(Arrival::Data))
             }
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
@@ -176,7 +258,7 @@ impl<S: Stream> Connection<'_, S> {
                 Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
                 Poll::Ready(Ok(written)) => {
                     self.written += written;
-                    self.last_progress = self.shared.now();
+                    self.state.last_progress = self.shared.now();
                     self.counters.bytes_out.add(written as u64);
                 }
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
@@ -188,27 +270,27 @@ impl<S: Stream> Connection<'_, S> {
         }
         buffers.output.clear();
         self.written = 0;
-        if self.client.cut_off_at.load(Ordering::Relaxed) > 0 {
-            self.over_soft_since = None;
-            self.client.cut_off_at.store(0, Ordering::Relaxed);
+        if self.state.client.cut_off_at.load(Ordering::Relaxed) > 0 {
+            self.state.over_soft_since = None;
+            self.state.client.cut_off_at.store(0, Ordering::Relaxed);
         }
         Poll::Ready(Ok(()))
     }
 
     /// Cut the client off if it lets too many replies wait, or note when that will be.
     fn watch_output(&mut self) -> io::Result<()> {
-        let (pending, now, limit) = (self.pending() as u64, self.shared.now(), self.output_limit);
+        let (pending, now, limit) = (self.pending() as u64, self.shared.now(), self.state.output_limit);
         if limit.hard > 0 && pending > limit.hard {
             self.counters.cut_off.add(1);
-            tracing::warn!(client = self.client.id, pending, "client cut off: it does not read its replies");
+            tracing::warn!(client = self.state.client.id, pending, "client cut off: it does not read its replies");
             return Err(io::Error::other("the output buffer limit is passed"));
         }
         let over_soft = limit.soft > 0 && pending > limit.soft;
-        self.over_soft_since = over_soft.then(|| self.over_soft_since.unwrap_or(now));
-        let soft = self.over_soft_since.map(|since| since.saturating_add(limit.soft_seconds));
-        let stall = (pending >= PAUSE_BYTES as u64).then_some(self.last_progress.saturating_add(STALL_SECONDS));
+        self.state.over_soft_since = over_soft.then(|| self.state.over_soft_since.unwrap_or(now));
+        let soft = self.state.over_soft_since.map(|since| since.saturating_add(limit.soft_seconds));
+        let stall = (pending >= PAUSE_BYTES as u64).then_some(self.state.last_progress.saturating_add(STALL_SECONDS));
         let earliest = soft.into_iter().chain(stall).min().unwrap_or(0);
-        self.client.cut_off_at.store(earliest, Ordering::Relaxed);
+        self.state.client.cut_off_at.store(earliest, Ordering::Relaxed);
         Ok(())
     }
 
@@ -230,18 +312,18 @@ impl<S: Stream> Connection<'_, S> {
         loop {
             self.refresh_limits();
             let Some(buffers) = &mut self.buffers else { return Ok(()) };
-            let most = if self.limits.pre_auth { 1 } else { BATCH_REQUESTS };
-            let scanned = self.scanner.scan(&mut buffers.input, &self.limits, most, &mut buffers.batch);
+            let most = if self.state.limits.pre_auth { 1 } else { BATCH_REQUESTS };
+            let scanned = self.state.scanner.scan(&mut buffers.input, &self.state.limits, most, &mut buffers.batch);
             let found = buffers.batch.len();
             self.run_batch().await?;
-            if let (Err(error), false) = (scanned, self.session.closing) {
-                self.session.closing = true;
+            if let (Err(error), false) = (scanned, self.state.session.closing) {
+                self.state.session.closing = true;
                 self.counters.errors.add(1);
                 if let Some(buffers) = &mut self.buffers {
                     write_error(error, &mut buffers.output);
                 }
             }
-            if self.session.closing || found < most {
+            if self.state.session.closing || found < most {
                 break;
             }
         }
@@ -252,17 +334,17 @@ impl<S: Stream> Connection<'_, S> {
     fn refresh_limits(&mut self) {
         let settings = &self.shared.settings;
         let version = settings.version();
-        if self.settings_version != Some(version) {
-            self.settings_version = Some(version);
-            self.limits = Limits {
+        if self.state.settings_version != Some(version) {
+            self.state.settings_version = Some(version);
+            self.state.limits = Limits {
                 bulk_bytes: settings.proto_max_bulk_len(),
                 arguments: u64::from(settings.proto_max_arguments()),
                 inline_bytes: settings.proto_inline_max_size() as usize,
                 pre_auth: false,
             };
-            self.output_limit = settings.output_limit(ClientClass::Normal);
+            self.state.output_limit = settings.output_limit(ClientClass::Normal);
         }
-        self.limits.pre_auth = !self.session.authenticated;
+        self.state.limits.pre_auth = !self.state.session.authenticated;
     }
 
     async fn run_batch(&mut self) -> io::Result<()> {
@@ -272,7 +354,7 @@ impl<S: Stream> Connection<'_, S> {
             let mut context = Context {
                 keyspace: &self.shared.keyspace,
                 settings: &self.shared.settings,
-                session: &mut self.session,
+                session: &mut self.state.session,
                 host: &**self.shared,
                 counters: self.counters,
             };
@@ -309,7 +391,7 @@ impl<S: Stream> Connection<'_, S> {
                 let context = Context {
                     keyspace: &self.shared.keyspace,
                     settings: &self.shared.settings,
-                    session: &mut self.session,
+                    session: &mut self.state.session,
                     host: &**self.shared,
                     counters: self.counters,
                 };
@@ -323,12 +405,15 @@ impl<S: Stream> Connection<'_, S> {
     /// Move what is left of the input, a half request, to its front.
     fn drop_answered(&mut self) -> io::Result<()> {
         let Some(buffers) = &mut self.buffers else { return Ok(()) };
-        let answered = self.scanner.consumed();
+        let answered = self.state.scanner.consumed();
         buffers.input.drain(..answered);
-        self.scanner.discard(answered);
+        self.state.scanner.discard(answered);
         if buffers.input.len() as u64 > self.shared.settings.client_query_buffer_limit() {
             self.counters.cut_off.add(1);
-            tracing::warn!(client = self.client.id, "client cut off: its request passes 'client-query-buffer-limit'");
+            tracing::warn!(
+                client = self.state.client.id,
+                "client cut off: its request passes 'client-query-buffer-limit'"
+            );
             return Err(io::Error::other("the query buffer limit is passed"));
         }
         Ok(())

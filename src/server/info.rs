@@ -66,7 +66,8 @@ fn server(shared: &Shared, lines: &mut Lines) {
     lines.add("start_time_unix", shared.started_at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs());
     lines.add("uptime_in_seconds", uptime);
     lines.add("uptime_in_days", uptime / 86_400);
-    lines.add("io_threads_active", shared.settings.threads());
+    lines.add("threads", shared.settings.threads());
+    lines.add("threads_serving", shared.workers.active());
 }
 
 fn clients(shared: &Shared, lines: &mut Lines) {

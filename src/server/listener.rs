@@ -11,7 +11,7 @@ use socket2::{Domain, SockRef, Socket as RawSocket, TcpKeepalive, Type};
 use tokio::net::{TcpListener, UnixListener};
 
 use super::shared::Shared;
-use super::worker::Workers;
+use super::stream::Socket;
 use crate::config::{BindAddress, Settings};
 
 /// Wait after a failed accept (no descriptors, say) before the next one.
@@ -22,12 +22,6 @@ pub(super) struct Accepted {
     pub(super) socket: Socket,
     /// The connection gets this error and is closed.
     pub(super) refusal: Option<&'static str>,
-}
-
-/// Either kind of socket, not blocking.
-pub(super) enum Socket {
-    Tcp(std::net::TcpStream),
-    Unix(std::os::unix::net::UnixStream),
 }
 
 /// All listening sockets.
@@ -76,7 +70,7 @@ impl Listeners {
     }
 
     /// Accept for ever.
-    pub(super) async fn accept(&self, shared: &Arc<Shared>, workers: &Workers) {
+    pub(super) async fn accept(&self, shared: &Arc<Shared>) {
         loop {
             match self.next().await {
                 Ok((socket, peer)) => {
@@ -84,7 +78,7 @@ impl Listeners {
                     if let Socket::Tcp(stream) = &socket {
                         prepare(stream, &shared.settings);
                     }
-                    workers.hand_over(shared, Accepted { socket, refusal });
+                    shared.workers.hand_over(shared, Accepted { socket, refusal });
                 }
                 Err(error) => {
                     tracing::warn!("cannot accept a connection: {error}");

@@ -2,16 +2,16 @@
 //!
 //! # Threads
 //!
-//! `threads` workers each run a single-threaded tokio runtime; a connection belongs to the worker that was given it and
-//! never moves, so a batch of commands runs from the read to the write without another thread being woken. (The
-//! work-stealing runtime was tried first: at one command a write it cost more in wake-ups than the command itself.) The
-//! main thread accepts, keeps the clocks, sweeps idle clients and waits for signals.
+//! Workers each run a single-threaded tokio runtime; a connection belongs to one of them, so a batch of commands runs from
+//! the read to the write without another thread being woken. As many workers serve as the load needs, up to `threads`:
+//! see [`balance`]. The main thread accepts, keeps the clocks, sweeps idle clients and waits for signals.
 //!
 //! # The end
 //!
 //! SIGTERM, SIGINT and `SHUTDOWN` stop the accepting and close the reading side of every socket: what a client had sent
 //! by then is still read, run and answered, and then the connection ends by itself.
 
+mod balance;
 mod buffers;
 mod client;
 mod connection;
@@ -20,6 +20,7 @@ mod info;
 mod listener;
 pub mod logging;
 mod shared;
+mod stream;
 mod worker;
 
 use std::io;
@@ -31,7 +32,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::config::Settings;
 use listener::Listeners;
 use shared::Shared;
-use worker::Workers;
+use worker::{Balancer, Workers};
 
 /// How long the end waits for clients that don't take their replies.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -47,19 +48,19 @@ pub fn run(settings: Settings) -> Result<(), String> {
     std::env::set_current_dir(&folder).map_err(|error| format!("cannot use folder '{}': {error}", folder.display()))?;
     logging::start(&settings)?;
     let files = files::raise_limit(&settings);
-    let shared = Arc::new(Shared::new(settings, files));
+    let workers = Workers::start(settings.threads()).map_err(|error| format!("cannot start a thread: {error}"))?;
+    let shared = Arc::new(Shared::new(settings, files, workers));
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| format!("cannot start the runtime: {error}"))?;
     runtime.block_on(async {
         let listeners = Listeners::bind(&shared.settings)?;
-        let workers = Workers::start(&shared).map_err(|error| format!("cannot start a thread: {error}"))?;
-        serve(&shared, &listeners, &workers).await.map_err(|error| format!("cannot wait for signals: {error}"))
+        serve(&shared, &listeners).await.map_err(|error| format!("cannot wait for signals: {error}"))
     })
 }
 
-async fn serve(shared: &Arc<Shared>, listeners: &Listeners, workers: &Workers) -> io::Result<()> {
+async fn serve(shared: &Arc<Shared>, listeners: &Listeners) -> io::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let _hang_up = signal(SignalKind::hangup())?; // Registered, hence not deadly; nothing is reloaded.
@@ -70,14 +71,29 @@ async fn serve(shared: &Arc<Shared>, listeners: &Listeners, workers: &Workers) -
         "ready to accept connections at {}",
         listeners.describe()
     );
-    let mut tick = tokio::time::interval(TICK);
     tokio::select! {
-        () = listeners.accept(shared, workers) => {}
-        () = async { loop { tick.tick().await; shared.tick(); } } => {}
+        () = listeners.accept(shared) => {}
+        () = keep_time(shared) => {}
         _ = terminate.recv() => tracing::info!("SIGTERM: ending"),
         _ = interrupt.recv() => tracing::info!("SIGINT: ending"),
         () = shared.shutdown_asked() => tracing::info!("SHUTDOWN: ending"),
     }
+    end(shared, listeners).await;
+    Ok(())
+}
+
+/// What has to be done now and then, for ever.
+async fn keep_time(shared: &Shared) {
+    let mut tick = tokio::time::interval(TICK);
+    let mut balancer = Balancer::new(&shared.workers);
+    loop {
+        tick.tick().await;
+        shared.tick();
+        balancer.look(shared);
+    }
+}
+
+async fn end(shared: &Shared, listeners: &Listeners) {
     shared.clients.end_all();
     let deadline = Instant::now() + PATIENCE;
     while shared.clients.len() > 0 && Instant::now() < deadline {
@@ -86,6 +102,5 @@ async fn serve(shared: &Arc<Shared>, listeners: &Listeners, workers: &Workers) -
         shared.clients.end_all();
     }
     listeners.clean_up();
-    tracing::info!("all clients are gone: bye");
-    Ok(())
+    tracing::info!(clients = shared.clients.len(), "bye");
 }

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::client::Clients;
+use super::worker::Workers;
 use super::{files, info, logging};
 use crate::commands::context::{Counter, Counters, Host};
 use crate::config::{Id, Prepared, SetError, Settings};
@@ -18,6 +19,7 @@ pub(super) struct Shared {
     pub(super) settings: Arc<Settings>,
     pub(super) keyspace: Arc<Keyspace>,
     pub(super) clients: Clients,
+    pub(super) workers: Workers,
     /// One set of counters a worker.
     pub(super) counters: Box<[Counters]>,
     pub(super) started: Instant,
@@ -49,10 +51,11 @@ pub(super) struct Totals {
 }
 
 impl Shared {
-    pub(super) fn new(settings: Settings, files: u64) -> Self {
+    pub(super) fn new(settings: Settings, files: u64, workers: Workers) -> Self {
         Self {
             keyspace: Arc::new(Keyspace::new()),
             clients: Clients::default(),
+            workers,
             counters: (0..settings.threads()).map(|_| Counters::default()).collect(),
             settings: Arc::new(settings),
             started: Instant::now(),

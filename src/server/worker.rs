@@ -4,50 +4,77 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use tokio::runtime::{Builder, Handle};
 
-use super::connection::serve;
-use super::listener::{Accepted, Socket};
+use super::balance::{Balance, Decision, IdleCores};
+use super::connection::{Ending, Origin, serve};
+use super::listener::Accepted;
 use super::shared::Shared;
+use super::stream::Socket;
 
-/// The threads that serve connections.
+/// The threads that serve connections. The first [`Workers::active`] of them have any.
 pub(super) struct Workers {
     handles: Vec<Handle>,
-    loads: Arc<[AtomicUsize]>,
+    connections: Box<[AtomicUsize]>,
+    active: AtomicUsize,
 }
 
 impl Workers {
-    /// Start as many as the settings say.
-    pub(super) fn start(shared: &Arc<Shared>) -> io::Result<Self> {
-        let count = shared.settings.threads();
-        let handles = (0..count).map(start_one).collect::<io::Result<_>>()?;
-        Ok(Self { handles, loads: (0..count).map(|_| AtomicUsize::new(0)).collect() })
+    /// Start so many.
+    pub(super) fn start(count: usize) -> io::Result<Self> {
+        Ok(Self {
+            handles: (0..count).map(start_one).collect::<io::Result<_>>()?,
+            connections: (0..count).map(|_| AtomicUsize::new(0)).collect(),
+            active: AtomicUsize::new(1),
+        })
     }
 
-    /// Give a connection to the worker that has the fewest.
+    /// How many workers serve now.
+    pub(super) fn active(&self) -> usize {
+        self.active.load(Ordering::Relaxed)
+    }
+
+    /// Give a new connection to the serving worker that has the fewest.
     pub(super) fn hand_over(&self, shared: &Arc<Shared>, accepted: Accepted) {
-        let loads = self.loads.iter().map(|load| load.load(Ordering::Relaxed));
-        let index = loads.enumerate().min_by_key(|(_, load)| *load).map_or(0, |(index, _)| index);
-        self.loads[index].fetch_add(1, Ordering::Relaxed);
-        let (shared, loads) = (shared.clone(), self.loads.clone());
+        let serving = self.connections[..self.active()].iter().map(|count| count.load(Ordering::Relaxed));
+        let index = serving.enumerate().min_by_key(|(_, count)| *count).map_or(0, |(index, _)| index);
+        self.serve_at(index, shared, accepted.socket, Origin::New { refusal: accepted.refusal });
+    }
+
+    /// Serve a connection at this worker until it ends or belongs to another one.
+    fn serve_at(&self, index: usize, shared: &Arc<Shared>, socket: Socket, origin: Origin) {
+        self.connections[index].fetch_add(1, Ordering::Relaxed);
+        let shared = shared.clone();
         self.handles[index].spawn(async move {
-            // A socket is registered with the runtime of the thread that serves it.
-            let outcome = match accepted.socket {
-                Socket::Tcp(socket) => match tokio::net::TcpStream::from_std(socket) {
-                    Ok(stream) => serve(&shared, index, stream, accepted.refusal).await,
-                    Err(error) => Err(error),
-                },
-                Socket::Unix(socket) => match tokio::net::UnixStream::from_std(socket) {
-                    Ok(stream) => serve(&shared, index, stream, accepted.refusal).await,
-                    Err(error) => Err(error),
-                },
-            };
-            if let Err(error) = outcome {
-                tracing::debug!("a connection ended: {error}");
+            let counted = Counted { shared: &shared, index };
+            match serve(&shared, index, socket, origin).await {
+                Ok(Ending::Over) => {}
+                Ok(Ending::Moved { to, socket, origin }) => {
+                    shared.workers.serve_at(to, &shared, socket, origin);
+                }
+                Err(error) => tracing::debug!("a connection ended: {error}"),
             }
-            loads[index].fetch_sub(1, Ordering::Relaxed);
+            drop(counted);
         });
+    }
+
+    /// How long each worker has been busy in all.
+    fn busy(&self) -> Vec<Duration> {
+        self.handles.iter().map(|handle| handle.metrics().worker_total_busy_duration(0)).collect()
+    }
+}
+
+/// A connection that a worker has, however it ends.
+struct Counted<'s> {
+    shared: &'s Shared,
+    index: usize,
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.shared.workers.connections[self.index].fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -58,4 +85,38 @@ fn start_one(index: usize) -> io::Result<Handle> {
     let serve = move || runtime.block_on(std::future::pending::<()>());
     thread::Builder::new().name(format!("seendb-{index}")).spawn(serve)?;
     Ok(handle)
+}
+
+/// Watches the workers' loads and deals the connections.
+pub(super) struct Balancer {
+    balance: Balance,
+    idle: IdleCores,
+    last: (Vec<Duration>, Instant),
+}
+
+impl Balancer {
+    pub(super) fn new(workers: &Workers) -> Self {
+        Self {
+            balance: Balance::new(workers.handles.len()),
+            idle: IdleCores::default(),
+            last: (workers.busy(), Instant::now()),
+        }
+    }
+
+    /// Look at the loads since the last call.
+    pub(super) fn look(&mut self, shared: &Shared) {
+        let (busy, now) = (shared.workers.busy(), Instant::now());
+        let span = now.duration_since(self.last.1).as_secs_f64().max(1e-3);
+        let loads: Vec<f64> = busy
+            .iter()
+            .zip(&self.last.0)
+            .map(|(now, before)| now.saturating_sub(*before).as_secs_f64() / span)
+            .collect();
+        self.last = (busy, now);
+        if let Decision::Deal(active) = self.balance.decide(&loads, self.idle.since_last(now), now) {
+            tracing::debug!(active, "connections are dealt to the workers anew");
+            shared.workers.active.store(active, Ordering::Relaxed);
+            shared.clients.deal(active, shared.now());
+        }
+    }
 }
