@@ -1,6 +1,8 @@
 //! Random commands: mostly sensible, often at an edge, sometimes wrong.
 
+use super::rules;
 use crate::support::Random;
+use std::collections::VecDeque;
 
 /// A command's words.
 pub type Words = Vec<Vec<u8>>;
@@ -70,6 +72,8 @@ pub struct Generator {
     random: Random,
     items: Vec<Vec<u8>>,
     chunks: Vec<(i64, Vec<u8>)>,
+    /// Commands that are to come next: what makes sense only in a row.
+    coming: VecDeque<Words>,
 }
 
 impl Generator {
@@ -106,7 +110,7 @@ impl Generator {
                 _ => (0..length).map(|_| random.bits() as u8).collect(),
             });
         }
-        Generator { random, items, chunks: Vec::new() }
+        Generator { random, items, chunks: Vec::new(), coming: VecDeque::new() }
     }
 
     /// Every item that can occur.
@@ -119,8 +123,21 @@ impl Generator {
         &mut self.random
     }
 
-    /// Remembers a chunk of a dump: the cursor that came with it, and its bytes.
-    pub fn learn(&mut self, cursor: i64, data: &[u8]) {
+    /// True if the next command belongs to the last one, and so on the same connection.
+    pub fn goes_on(&self) -> bool {
+        !self.coming.is_empty()
+    }
+
+    /// Remembers a chunk of a key's dump: the cursor that came with it, and its bytes. Now and then the filter is made to
+    /// grow after the header, and the dump goes on at its old end.
+    pub fn learn(&mut self, key: &[u8], cursor: i64, data: &[u8]) {
+        if cursor == 1 && self.random.percent(15) {
+            let end = 1 + rules::total_bytes(data);
+            let mut grow = words(&["BF.MADD"], &[key.to_vec()]);
+            grow.extend((0..120).map(|_| format!("new:{}", self.random.bits()).into_bytes()));
+            let go_on = words(&["BF.SCANDUMP"], &[key.to_vec(), end.to_string().into_bytes()]);
+            self.coming.extend([grow, go_on]);
+        }
         if data.is_empty() || data.len() > 1 << 16 {
             return;
         }
@@ -133,6 +150,9 @@ impl Generator {
 
     /// The next command.
     pub fn command(&mut self) -> Words {
+        if let Some(command) = self.coming.pop_front() {
+            return command;
+        }
         type Maker = fn(&mut Generator) -> Words;
         const MAKERS: [(usize, Maker); 15] = [
             (9, Generator::reserve),
@@ -157,6 +177,34 @@ impl Generator {
             self.change_case(&mut command[0]);
         }
         command
+    }
+
+    /// Commands to be sent in one go: mostly one command on one key, which the server may answer in groups.
+    pub fn pipeline(&mut self) -> Vec<Words> {
+        let mut key = self.random.pick(&KEYS).to_vec();
+        let mut name = "BF.ADD";
+        let count = 2 + self.random.below(90);
+        let mut commands = Vec::new();
+        for _ in 0..count {
+            if self.random.percent(6) {
+                name = *self.random.pick(&["BF.ADD", "BF.EXISTS", "BF.CARD", "BF.MADD", "DEL"]);
+            }
+            if self.random.percent(4) {
+                key = self.random.pick(&KEYS).to_vec();
+            }
+            let mut command = words(&[name], &[key.clone()]);
+            match name {
+                "BF.ADD" | "BF.EXISTS" => command.push(self.item()),
+                "BF.MADD" => self.push_items(&mut command, 9),
+                "DEL" => name = "BF.ADD",
+                _ => {}
+            }
+            if self.random.percent(2) {
+                command.truncate(2);
+            }
+            commands.push(command);
+        }
+        commands
     }
 
     fn key(&mut self) -> Vec<u8> {
@@ -328,7 +376,13 @@ impl Generator {
         let known = (!self.chunks.is_empty()).then(|| self.random.pick(&self.chunks).clone());
         let (key, cursor, data) = match (self.random.below(20), known) {
             (0..=9, Some((cursor, data))) => (self.key(), cursor.to_string().into_bytes(), data),
-            (10..=15, Some((1, header))) => (MUTATED.to_vec(), b"1".to_vec(), self.mutate(header)),
+            (10..=15, Some((1, header))) => {
+                let mut add = words(&["BF.MADD"], &[MUTATED.to_vec()]);
+                self.push_items(&mut add, 10);
+                let load = words(&["BF.LOADCHUNK"], &[MUTATED.to_vec(), b"1".to_vec(), self.mutate(header)]);
+                self.coming.extend([load, add]);
+                return words(&["DEL"], &[MUTATED.to_vec()]);
+            }
             (16..=17, _) => (self.key(), self.cursor(), b"some bytes".to_vec()),
             _ => {
                 let length = self.random.below(40);

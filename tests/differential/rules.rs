@@ -73,44 +73,59 @@ const EXPANSION_RANGE: &str = "ERR expansion must be in the range [0, 32768]";
 const MOST_CAPACITY: i64 = 1 << 40;
 const MOST_EXPANSION: i64 = 32_768;
 
+/// A refusal's text, and the rule by which the peer does not say the same to the same words.
+type Refusal = (String, Option<&'static str>);
+
 fn reserve(command: &Words) -> Plan {
     if command.len() < 4 {
         return Plan::Same;
     }
+    match (reserve_shape(command), command.len() > 7) {
+        (Err((text, _)), true) => Plan::Reply(text, "surplus-words"),
+        (Err((text, Some(rule))), false) => Plan::Reply(text, rule),
+        (Err((_, None)), false) => Plan::Same,
+        (Ok(None), _) => Plan::Same,
+        (Ok(Some((other, rule))), _) => Plan::Instead(other, rule),
+    }
+}
+
+/// What the peer must be given instead, if the command is sound and anything must.
+fn reserve_shape(command: &Words) -> Result<Option<(Words, &'static str)>, Refusal> {
+    let same = |text: &str| Err((text.to_string(), None));
+    let other = |text: &str, rule| Err((text.to_string(), Some(rule)));
     let mut changed = command.clone();
     let mut rule = None;
     match number(&command[2]) {
-        None if hexadecimal(&command[2]) => return Plan::Reply("ERR bad error rate".into(), "rate-number"),
-        None => return Plan::Same,
+        None if hexadecimal(&command[2]) => return other("ERR bad error rate", "rate-number"),
+        None => return same("ERR bad error rate"),
         Some(rate) if !(rate > 0.0 && rate < 1.0) => {
             return match outside_f64(&command[2], rate) {
-                true => Plan::Reply(RATE_RANGE.into(), "rate-number"),
-                false => Plan::Same,
+                true => other(RATE_RANGE, "rate-number"),
+                false => same(RATE_RANGE),
             };
         }
         Some(rate) if rate > 0.25 => (changed[2], rule) = (b"0.25".to_vec(), Some("rate-cap")),
         Some(_) => {}
     }
     match integer(&command[3]) {
-        None => return Plan::Same,
-        Some(capacity) if capacity < 1 => return Plan::Same,
-        Some(capacity) if capacity > MOST_CAPACITY => return Plan::Reply(CAPACITY_RANGE.into(), "capacity-limit"),
+        None => return same("ERR bad capacity"),
+        Some(capacity) if capacity < 1 => return same(CAPACITY_RANGE),
+        Some(capacity) if capacity > MOST_CAPACITY => return other(CAPACITY_RANGE, "capacity-limit"),
         Some(_) => {}
     }
-    let words = match reserve_words(&command[4..]) {
-        Ok(words) => words,
-        Err(plan) => return plan,
-    };
+    let words = reserve_words(&command[4..])?;
     if words.expansion == Some(0) {
         changed.truncate(4);
         changed.push(b"NONSCALING".to_vec());
         rule = Some("expansion-zero");
     } else if words.nonscaling && words.expansion.is_some() {
-        return Plan::Same;
+        return same("Nonscaling filters cannot expand");
     } else if words.expansion.is_some_and(|expansion| expansion > MOST_EXPANSION) {
-        return Plan::Reply(EXPANSION_RANGE.into(), "expansion-limit");
+        return other(EXPANSION_RANGE, "expansion-limit");
+    } else if words.expansion.is_some_and(|expansion| expansion < 0) {
+        return same(EXPANSION_RANGE);
     }
-    rule.map_or(Plan::Same, |rule| Plan::Instead(changed, rule))
+    Ok(rule.map(|rule| (changed, rule)))
 }
 
 struct ReserveWords {
@@ -119,36 +134,29 @@ struct ReserveWords {
 }
 
 /// The words after the capacity: only `EXPANSION n` and `NONSCALING`, each once.
-fn reserve_words(words: &[Vec<u8>]) -> Result<ReserveWords, Plan> {
+fn reserve_words(words: &[Vec<u8>]) -> Result<ReserveWords, Refusal> {
     let mut found = ReserveWords { expansion: None, nonscaling: false };
-    let twice = |name: &str| Plan::Reply(format!("ERR syntax error, '{name}' given twice"), "surplus-words");
+    let surplus = |text: String| Err((text, Some("surplus-words")));
     let has_nonscaling = words.iter().any(|word| word.eq_ignore_ascii_case(b"NONSCALING"));
     let mut rest = words.iter();
     while let Some(word) = rest.next() {
+        // The peer ignores everything about a second EXPANSION.
+        let second = found.expansion.is_some();
         match word.to_ascii_uppercase().as_slice() {
-            b"EXPANSION" => match rest.next() {
-                // The peer ignores everything about a second EXPANSION.
-                None if found.expansion.is_some() => {
-                    return Err(Plan::Reply("ERR no expansion".into(), "surplus-words"));
+            b"EXPANSION" => match rest.next().map(|value| integer(value)) {
+                None => return Err(("ERR no expansion".into(), second.then_some("surplus-words"))),
+                Some(None) if second => return surplus("ERR bad expansion".into()),
+                Some(None) => {
+                    return Err(("ERR bad expansion".into(), has_nonscaling.then_some("bad-expansion-first")));
                 }
-                None => return Err(Plan::Same),
-                Some(value) => match integer(value) {
-                    None if found.expansion.is_some() => {
-                        return Err(Plan::Reply("ERR bad expansion".into(), "surplus-words"));
-                    }
-                    None if has_nonscaling => {
-                        return Err(Plan::Reply("ERR bad expansion".into(), "bad-expansion-first"));
-                    }
-                    None => return Err(Plan::Same),
-                    Some(_) if found.expansion.is_some() => return Err(twice("EXPANSION")),
-                    Some(expansion) => found.expansion = Some(expansion),
-                },
+                Some(Some(_)) if second => return surplus("ERR syntax error, 'EXPANSION' given twice".into()),
+                Some(Some(expansion)) => found.expansion = Some(expansion),
             },
-            b"NONSCALING" if found.nonscaling => return Err(twice("NONSCALING")),
+            b"NONSCALING" if found.nonscaling => return surplus("ERR syntax error, 'NONSCALING' given twice".into()),
             b"NONSCALING" => found.nonscaling = true,
             _ => {
                 let word = String::from_utf8_lossy(word);
-                return Err(Plan::Reply(format!("ERR syntax error, unexpected '{word}'"), "surplus-words"));
+                return surplus(format!("ERR syntax error, unexpected '{word}'"));
             }
         }
     }

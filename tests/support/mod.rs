@@ -13,7 +13,7 @@ mod client;
 mod random;
 mod server;
 
-pub use client::{Client, Value, show_args, show_bytes};
+pub use client::{Client, Value, encode, show_args, show_bytes};
 pub use random::Random;
 pub use server::{Server, target_is_peer};
 

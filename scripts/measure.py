@@ -1,0 +1,211 @@
+#!/usr/bin/env python3
+"""Side-by-side measurements of SeenDB and a real RedisBloom, in one run on one machine.
+
+  measure.py pipeline   server CPU per command at 64 commands a write, 50 clients
+  measure.py single     the same with one command a write
+  measure.py batch      server CPU per item of MADD and MEXISTS with 1000 items, on a filter five times as large
+  measure.py memory     resident bytes per key of many small filters
+  measure.py all
+
+The peer is redis-server with the RedisBloom module, as scripts/peer makes it available. Ours is target/release/seendb of this
+repository, or --ours 'COMMAND with {port} {dir}'.
+Both filters are first filled by half with the same random bits (BF.LOADCHUNK), as a filter at its capacity is; then
+1,000,000 known items are added, and checks ask known and new items in equal shares. CPU is the run time of the
+server's threads in nanoseconds (schedstat), not ticks. Each figure is the median of --runs pairs of back-to-back runs, with
+the spread of their ratio. --at-most X exits 1 above X.
+"""
+import argparse
+import glob
+import os
+import random
+import re
+import shutil
+import socket
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+KNOWN = 1_000_000
+
+
+def peer_module():
+    peer = os.path.join(ROOT, "scripts", "peer")
+    return subprocess.run([peer], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+
+
+def encode(args):
+    return b"*%d\r\n" % len(args) + b"".join(b"$%d\r\n%s\r\n" % (len(a), a) for a in args)
+
+
+def item(n):
+    return b"item:%012d" % n
+
+
+class Server:
+    def __init__(self, command, port):
+        self.port, self.dir = port, tempfile.mkdtemp(prefix="measure-")
+        self.log = open(self.dir + "/log", "w")
+        command = command.format(port=port, dir=self.dir)
+        self.process = subprocess.Popen(command.split(), stdout=self.log, stderr=self.log, cwd=self.dir)
+        for _ in range(100):
+            try:
+                self.socket = socket.create_connection(("127.0.0.1", port), timeout=300)
+                self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                return
+            except OSError:
+                time.sleep(0.1)
+        raise SystemExit(f"no answer on port {port}: {command}\n" + open(self.dir + "/log").read()[-2000:])
+
+    def cpu_ns(self):
+        total = 0
+        for path in glob.glob(f"/proc/{self.process.pid}/task/*/schedstat"):
+            try:
+                total += int(open(path).read().split()[0])
+            except OSError:
+                pass
+        return total
+
+    def rss(self):
+        return int(re.search(r"VmRSS:\s+(\d+)", open(f"/proc/{self.process.pid}/status").read())[1]) * 1024
+
+    def call(self, *args):
+        self.socket.sendall(encode([a if isinstance(a, bytes) else str(a).encode() for a in args]))
+        reply = self.socket.recv(65536)
+        if reply.startswith(b"-"):
+            raise SystemExit(f"port {self.port}: {[str(a)[:40] for a in args]}: {reply!r}")
+        return reply
+
+    def lines(self, n):
+        got = 0
+        while got < n:
+            data = self.socket.recv(1 << 20)
+            if not data:
+                raise SystemExit(f"port {self.port} closed the connection")
+            got += data.count(b"\r\n")
+
+    def fill(self, key, capacity, words):
+        """A filter for `capacity` items at 1 %, half of its bits set at random, and KNOWN items in it."""
+        self.call("BF.RESERVE", key, "0.01", capacity, *words)
+        header = self.call("BF.SCANDUMP", key, 0)
+        if not words:
+            header = header[header.index(b"\r\n", header.index(b"$")) + 2:]
+            (total,) = struct.unpack_from("<Q", header, 20)
+            block, done = random.Random(7).randbytes(8 << 20), 0
+            while done < total:
+                piece = block[: min(len(block), total - done)]
+                done += len(piece)
+                self.call("BF.LOADCHUNK", key, 1 + done, piece)
+        else:  # other layouts have other dumps: fill by adding half of the capacity, bounded
+            fresh = random.Random(9)
+            for _ in range(min(capacity // 2, 20_000_000) // 1000):
+                self.socket.sendall(encode([b"BF.MADD", key.encode()] + [item(10**11 + fresh.randrange(10**11)) for _ in range(1000)]))
+                self.lines(1001)
+        for start in range(0, KNOWN, 1000):
+            self.socket.sendall(encode([b"BF.MADD", key.encode()] + [item(i) for i in range(start, start + 1000)]))
+            self.lines(1001)
+
+    def stop(self):
+        self.process.terminate()
+        try:
+            self.process.wait(30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+
+def benchmark(server, n, pipeline, command, key, keyspace):
+    before = server.cpu_ns()
+    out = subprocess.run(["redis-benchmark", "-q", "-p", str(server.port), "-n", str(n), "-P", str(pipeline), "-c", "50",
+                          "-r", str(keyspace), command, key, "item:__rand_int__"], capture_output=True, text=True)
+    if "requests per second" not in out.stdout:
+        raise SystemExit(f"redis-benchmark said: {out.stdout[-300:]} {out.stderr[-300:]}")
+    return (server.cpu_ns() - before) / n / 1e3
+
+
+def items_ns(server, command, key, items, rounds, seed):
+    rng, total = random.Random(seed), 0
+    for _ in range(rounds):
+        if command == b"BF.MEXISTS":
+            names = [item(rng.randrange(KNOWN)) if i & 1 else item(2 * 10**11 + rng.randrange(10**11)) for i in range(items)]
+        else:
+            names = [item(3 * 10**11 + rng.randrange(10**11)) for _ in range(items)]
+        request = encode([command, key] + names)
+        before = server.cpu_ns()
+        server.socket.sendall(request)
+        server.lines(items + 1)
+        total += server.cpu_ns() - before
+    return total / items / rounds
+
+
+def small_filters(server, n, batch=1000):
+    before = server.rss()
+    for start in range(0, n, batch):
+        server.socket.sendall(b"".join(
+            encode([b"BF.RESERVE", b"user:%d" % i, b"0.02", b"100"]) + encode([b"BF.ADD", b"user:%d" % i, b"x"])
+            for i in range(start, start + batch)))
+        server.lines(2 * batch)
+    return (server.rss() - before) / n
+
+
+def compare(name, runs, ours, peer, measure, at_most):
+    measure(ours, 0), measure(peer, 0)  # not counted: fresh pages, cold caches
+    pairs = [(measure(ours, i), measure(peer, i)) for i in range(1, runs + 1)]
+    ratios = sorted(a / b for a, b in pairs)
+    ratio = statistics.median(ratios)
+    print(f"{name}: ours {statistics.median(a for a, _ in pairs):.3f} peer {statistics.median(b for _, b in pairs):.3f} "
+          f"ratio {ratio:.3f} ({ratios[0]:.3f}..{ratios[-1]:.3f})" + (f", at most {at_most}" if at_most else ""), flush=True)
+    return at_most is None or ratio <= at_most
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["pipeline", "single", "batch", "memory", "all"])
+    parser.add_argument("--ours", default=ROOT + "/target/release/seendb --port {port} --dir {dir}")
+    parser.add_argument("--peer", default=None)
+    parser.add_argument("--command", help="only this one, e.g. BF.MADD")
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--n", type=int, default=1_000_000)
+    parser.add_argument("--layout", default="", help="words to add to our BF.RESERVE, e.g. 'LAYOUT BLOCKED'")
+    parser.add_argument("--capacity", type=int, default=100_000_000)
+    parser.add_argument("--at-most", type=float)
+    a = parser.parse_args()
+    peer_command = a.peer or "redis-server --port {port} --dir {dir} --save --loadmodule " + peer_module()
+    words, ok, servers = a.layout.split(), True, []
+    try:
+        for command, port in ((a.ours, 17171), (peer_command, 17172)):
+            servers.append(Server(command, port))
+        ours, peer = servers
+        if a.what in ("pipeline", "single", "all"):
+            ours.fill("big", a.capacity, words)
+            peer.fill("big", a.capacity, [])
+            for kind, pipeline, n in (("pipeline", 64, a.n), ("single", 1, max(50_000, a.n // 10))):
+                if a.what in (kind, "all"):
+                    for command, keyspace in (("BF.EXISTS", 2 * KNOWN), ("BF.ADD", 2_000_000_000)):
+                        if a.command not in (None, command):
+                            continue
+                        ok &= compare(f"{command} pipeline {pipeline}, server CPU us/command", a.runs, ours, peer,
+                                      lambda s, i: benchmark(s, n, pipeline, command, "big", keyspace), a.at_most)
+        if a.what in ("batch", "all"):
+            ours.fill("huge", 5 * a.capacity, words)
+            peer.fill("huge", 5 * a.capacity, [])
+            for command in (b"BF.MEXISTS", b"BF.MADD"):
+                if a.command not in (None, command.decode()):
+                    continue
+                ok &= compare(f"{command.decode()} x1000, server CPU ns/item", a.runs, ours, peer,
+                              lambda s, i: items_ns(s, command, b"huge", 1000, 1000, i), a.at_most)
+        if a.what in ("memory", "all"):
+            mine, other = small_filters(ours, a.n), small_filters(peer, a.n)
+            print(f"resident bytes per small filter: ours {mine:.1f} peer {other:.1f} ratio {mine / other:.3f}")
+            ok &= a.at_most is None or mine / other <= a.at_most
+    finally:
+        for s in servers:
+            s.stop()
+    sys.exit(0 if ok else 1)
+
+
+if __name__ == "__main__":
+    main()

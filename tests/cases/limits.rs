@@ -1,0 +1,117 @@
+//! Memory, and many clients at once.
+
+use crate::memory_available;
+use crate::support::{Client, Random, Server, Value};
+
+/// A number in `INFO memory`.
+#[track_caller]
+fn memory_field(client: &mut Client, name: &str) -> u64 {
+    let info = client.cmd("INFO memory").text();
+    let value = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    value.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no {name} in {info}"))
+}
+
+/// A filter of 5 GB: only its first pages are touched, so the machine needs not have so much free.
+#[test]
+fn c029_sizes_above_4_gib() {
+    if memory_available() < 1 << 30 {
+        eprintln!("c029 needs some memory, not run");
+        return;
+    }
+    let server = Server::with(&["--max-filter-memory", "0"]);
+    let mut client = server.client();
+    let before = memory_field(&mut client, "used_memory");
+    let reply = client.cmd("BF.RESERVE k 0.01 3627293000");
+    if matches!(&reply, Value::Error(text) if text.contains("Insufficient memory")) {
+        eprintln!("c029: this system does not overcommit, not run: {reply:?}");
+        return;
+    }
+    assert!(reply == "OK", "{reply:?}");
+    let held = 5_000_120_464_f64;
+    let near = |bytes: f64| (bytes - held).abs() < held / 10.0;
+    assert!(near(client.cmd("BF.INFO k SIZE").array()[0].int() as f64));
+    assert!(near((memory_field(&mut client, "used_memory") - before) as f64));
+    if let Value::Int(usage) = client.cmd("MEMORY USAGE k") {
+        assert!(near(usage as f64), "MEMORY USAGE {usage}");
+    }
+    assert!(client.cmd("BF.ADD k a") == 1 && client.cmd("BF.EXISTS k a") == 1);
+    assert!(client.cmd("DEL k") == 1);
+    crate::support::wait_until("the memory to be given back", || {
+        memory_field(&mut client, "used_memory") < before + (64 << 20)
+    });
+}
+
+#[test]
+fn c094_a_filter_for_each_user() {
+    // The whole case has 1,000,000 keys: SEENDB_C094_KEYS=1000000.
+    let keys: usize = std::env::var("SEENDB_C094_KEYS").ok().and_then(|text| text.parse().ok()).unwrap_or(100_000);
+    let server = Server::start();
+    let mut client = server.client();
+    let before = memory_field(&mut client, "used_memory");
+    for from in (0..keys).step_by(500) {
+        let mut request = Vec::new();
+        for user in from..from + 500 {
+            let key = format!("user:{user}");
+            request.extend(crate::support::encode(&["BF.RESERVE", &key, "0.01", "50"]));
+            let mut add = vec!["BF.MADD".to_string(), key];
+            add.extend((0..20).map(|n| format!("seen:{}", user * 31 + n)));
+            request.extend(crate::support::encode(&add));
+        }
+        client.send(&request);
+        for _ in 0..500 {
+            assert!(client.read() == "OK");
+            assert_eq!(client.read().array().len(), 20);
+        }
+    }
+    let bytes = (memory_field(&mut client, "used_memory") - before) as f64 / keys as f64;
+    println!("c094: {bytes:.1} bytes a key");
+    assert!(bytes <= 130.0, "{bytes:.1} bytes a key");
+}
+
+/// Four connections make, fill, ask and delete the same ten keys. An item is added by one connection in one round only,
+/// so after that connection has deleted the key and heard of it, finding the item would be an answer from a filter that
+/// is gone. Rates are so low, and filters so large, that a false positive will not happen.
+#[test]
+fn c100_drop_and_make_anew() {
+    const ROUNDS: u64 = 2_000;
+    // An add that comes between another's delete and reserve makes a default filter: it must be as strict as the others.
+    let server = Server::with(&["--bf-error-rate", "1e-9", "--bf-initial-size", "1000"]);
+    let run = |rounds: u64| {
+        std::thread::scope(|scope| {
+            for worker in 0..4 {
+                let server = &server;
+                scope.spawn(move || drop_and_make(&mut server.client(), worker, rounds));
+            }
+        });
+    };
+    run(ROUNDS);
+    let early = server.resident_bytes();
+    run(ROUNDS);
+    let late = server.resident_bytes();
+    assert!(late < early + (64 << 20), "memory is not steady: {early} bytes, later {late}");
+    let mut client = server.client();
+    for key in 0..10 {
+        client.cmd(&format!("DEL k{key}"));
+    }
+    assert!(client.cmd("PING") == "PONG");
+}
+
+fn drop_and_make(client: &mut Client, worker: u64, rounds: u64) {
+    let mut random = Random::new(worker);
+    for round in 0..rounds {
+        let key = format!("k{}", random.below(10));
+        let capacity = 1000 + random.below(60_000);
+        match client.cmd(&format!("BF.RESERVE {key} 1e-9 {capacity}")) {
+            Value::Simple(_) => {}
+            Value::Error(text) => assert_eq!(text, "ERR item exists"),
+            other => panic!("RESERVE answered {other:?}"),
+        }
+        let items: Vec<String> = (0..1 + random.below(30)).map(|n| format!("{worker}/{round}/{n}")).collect();
+        let with = |command: &str| [vec![command.to_string(), key.clone()], items.clone()].concat();
+        assert!(client.call(&with("BF.MADD")).array().iter().all(|answer| *answer == 1), "each is new");
+        client.call(&with("BF.MEXISTS")).array().iter().for_each(|answer| _ = answer.truth());
+        client.cmd(&format!("DEL {key}"));
+        let answers = client.call(&with("BF.MEXISTS"));
+        assert!(answers.array().iter().all(|answer| *answer == 0), "answers from a deleted filter: {answers:?}");
+    }
+}
