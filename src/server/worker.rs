@@ -36,6 +36,11 @@ impl Workers {
         self.active.load(Ordering::Relaxed)
     }
 
+    /// How many clients all of them have.
+    pub(super) fn clients(&self) -> usize {
+        self.connections.iter().map(|count| count.load(Ordering::Relaxed)).sum()
+    }
+
     /// Give a new connection to the serving worker that has the fewest.
     pub(super) fn hand_over(&self, shared: &Arc<Shared>, accepted: Accepted) {
         let serving = self.connections[..self.active()].iter().map(|count| count.load(Ordering::Relaxed));
@@ -45,10 +50,11 @@ impl Workers {
 
     /// Serve a connection at this worker until it ends or belongs to another one.
     fn serve_at(&self, index: usize, shared: &Arc<Shared>, socket: Socket, origin: Origin) {
-        self.connections[index].fetch_add(1, Ordering::Relaxed);
+        // Counted from here on, so that a burst of new connections cannot pass the limit. One that is turned away is not
+        // a client.
+        let counted = (!origin.is_refusal()).then(|| Counted::new(shared, index));
         let shared = shared.clone();
         self.handles[index].spawn(async move {
-            let counted = Counted { shared: &shared, index };
             match serve(&shared, index, socket, origin).await {
                 Ok(Ending::Over) => {}
                 Ok(Ending::Moved { to, socket, origin }) => {
@@ -67,12 +73,19 @@ impl Workers {
 }
 
 /// A connection that a worker has, however it ends.
-struct Counted<'s> {
-    shared: &'s Shared,
+struct Counted {
+    shared: Arc<Shared>,
     index: usize,
 }
 
-impl Drop for Counted<'_> {
+impl Counted {
+    fn new(shared: &Arc<Shared>, index: usize) -> Self {
+        shared.workers.connections[index].fetch_add(1, Ordering::Relaxed);
+        Self { shared: shared.clone(), index }
+    }
+}
+
+impl Drop for Counted {
     fn drop(&mut self) {
         self.shared.workers.connections[self.index].fetch_sub(1, Ordering::Relaxed);
     }
