@@ -3,11 +3,15 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::table::Command;
 use crate::config::{Id, Prepared, SetError, Settings};
-use crate::keyspace::Keyspace;
 use crate::keyspace::entry::EntryRef;
+use crate::keyspace::held::Held;
 use crate::keyspace::latch::Wait;
-use crate::resp::Protocol;
+use crate::keyspace::latched::Latched;
+use crate::keyspace::watch::Watch;
+use crate::keyspace::{Cell, Keyspace};
+use crate::resp::{OwnedArgs, Protocol};
 
 /// Everything a handler can see.
 pub struct Context<'a> {
@@ -21,18 +25,93 @@ pub struct Context<'a> {
     pub host: &'a dyn Host,
     /// This thread's counters.
     pub counters: &'a Counters,
+    /// The keys of the transaction that is being run.
+    pub held: Option<Held<'a>>,
 }
 
-impl Context<'_> {
+impl<'a> Context<'a> {
     /// Look at a key, counting a hit or a miss.
     ///
     /// # Errors
     /// [`Wait`] when a long command has the key.
-    pub fn read<R>(&self, name: &[u8], look: impl FnOnce(Option<EntryRef<'_>>) -> R) -> Result<R, Wait> {
-        self.keyspace.read(self.session.db, name, |entry| {
-            self.counters.look_up(entry.is_some());
+    pub fn read<R>(&mut self, name: &[u8], look: impl FnOnce(Option<EntryRef<'_>>) -> R) -> Result<R, Wait> {
+        let counters = self.counters;
+        self.peek(name, |entry| {
+            counters.look_up(entry.is_some());
             look(entry)
         })
+    }
+
+    /// Look at a key without counting.
+    ///
+    /// # Errors
+    /// [`Wait`] when a long command has the key.
+    pub fn peek<R>(&mut self, name: &[u8], look: impl FnOnce(Option<EntryRef<'_>>) -> R) -> Result<R, Wait> {
+        let db = self.session.db;
+        match &mut self.held {
+            Some(held) => held.read(db, name, look),
+            None => self.keyspace.read(db, name, look),
+        }
+    }
+
+    /// Work on a key.
+    ///
+    /// # Errors
+    /// [`Wait`] when a long command has the key.
+    pub fn write<R>(&mut self, name: &[u8], work: impl FnOnce(&mut Cell<'_>) -> R) -> Result<R, Wait> {
+        let db = self.session.db;
+        match &mut self.held {
+            Some(held) => held.write(db, name, work),
+            None => self.keyspace.write(db, name, work),
+        }
+    }
+
+    /// Work on several keys at one moment.
+    ///
+    /// # Errors
+    /// [`Wait`] when a long command has one of them.
+    pub fn with_keys<'n, R>(
+        &mut self,
+        keys: impl Iterator<Item = (usize, &'n [u8])> + Clone,
+        work: impl FnOnce(&mut Held<'_>) -> Result<R, Wait>,
+    ) -> Result<R, Wait> {
+        match &mut self.held {
+            Some(held) => work(held),
+            None => work(&mut self.keyspace.lock(keys)?),
+        }
+    }
+
+    /// Work on whole databases: all, or those that `concerned` names.
+    ///
+    /// # Errors
+    /// [`Wait`] when a long command has a key there.
+    pub fn with_all<R>(
+        &mut self,
+        concerned: impl Fn(usize) -> bool,
+        work: impl FnOnce(&mut Held<'_>) -> R,
+    ) -> Result<R, Wait> {
+        match &mut self.held {
+            Some(held) => Ok(work(held)),
+            None => Ok(work(&mut self.keyspace.lock_all(concerned)?)),
+        }
+    }
+
+    /// Whether a command may work in steps. One in a short transaction may not: its keys' shards are locked.
+    #[must_use]
+    pub fn may_latch(&self) -> bool {
+        self.held.as_ref().is_none_or(Held::is_private)
+    }
+
+    /// Take a key for a long command; `None` when there is no such key.
+    ///
+    /// # Errors
+    /// [`Wait`] when another long command has it.
+    pub fn latch(&mut self, name: &[u8]) -> Result<Option<Latched>, Wait> {
+        let db = self.session.db;
+        match &self.held {
+            Some(held) => self.keyspace.latch_held(held, db, name),
+            None => self.keyspace.latch(db, name),
+        }
     }
 }
 
@@ -54,8 +133,23 @@ pub struct Session {
     pub library_version: Vec<u8>,
     /// The connection ends after this reply.
     pub closing: bool,
+    /// The commands queued since MULTI.
+    pub transaction: Option<Transaction>,
+    /// The keys that WATCH named.
+    pub watch: Option<Watch>,
     /// Dumps that this connection has begun: see [`Session::begin_dump`].
     dumps: Vec<Dump>,
+}
+
+/// Commands queued since MULTI.
+#[derive(Default)]
+pub struct Transaction {
+    /// The requests, each with its row.
+    pub queue: Vec<(&'static Command, OwnedArgs)>,
+    /// Bytes that the queue holds.
+    pub bytes: usize,
+    /// A command was refused: EXEC will be.
+    pub failed: bool,
 }
 
 struct Dump {
@@ -80,6 +174,8 @@ impl Session {
             library_name: Vec::new(),
             library_version: Vec::new(),
             closing: false,
+            transaction: None,
+            watch: None,
             dumps: Vec::new(),
         }
     }
@@ -127,6 +223,12 @@ pub trait Host: Sync {
 
     /// These settings were changed: whatever depends on them follows.
     fn settings_changed(&self, changed: &[Id]);
+
+    /// Make room for the memory limit by the policy in force; whether there is room now. Called without a lock.
+    fn make_room(&self) -> bool;
+
+    /// Whether so many bytes more fit under the memory limit, as far as that can be told with locks held.
+    fn has_room_for(&self, bytes: u64) -> bool;
 
     /// End the program after what was accepted is answered.
     fn shut_down(&self);

@@ -41,7 +41,7 @@ impl From<Wait> for Stop {
 /// A command that holds its key's latch and works in steps, so that its thread serves others in between.
 pub trait LongCommand: Send {
     /// Work until about this moment, on the same request; the reply when done.
-    fn step(&mut self, args: Args<'_>, until: Instant) -> Option<Reply>;
+    fn step(&mut self, context: &mut Context<'_>, args: Args<'_>, until: Instant) -> Option<Reply>;
 }
 
 /// How far [`execute`] came.

@@ -65,6 +65,10 @@ pub enum CommandError {
         /// Bytes that were asked for.
         bytes: u64,
     },
+    /// It would pass the memory limit.
+    OutOfMemory,
+    /// A life that cannot be, given to this command.
+    BadLife(&'static str),
     /// A dump that is damaged or not ours.
     BadData,
     /// A text that one command alone has.
@@ -92,6 +96,8 @@ impl CommandError {
             Self::NonScalingFull => return "ERR non scaling filter is full".into(),
             Self::CannotGrow => return "ERR problem inserting into filter".into(),
             Self::CannotCreate => return "ERR could not create filter".into(),
+            Self::OutOfMemory => return "OOM command not allowed when used memory > 'maxmemory'.".into(),
+            Self::BadLife(command) => format!("ERR invalid expire time in '{command}' command"),
             Self::BadData => return "ERR received bad data".into(),
             Self::Text(text) => return text.clone(),
             Self::WrongArity(name) => format!("ERR wrong number of arguments for '{name}' command"),

@@ -2,8 +2,10 @@
 //!
 //! ```text
 //! 0      4     6         7     8
-//! | stamp| size| name_len| form| [size: u64 if size = 0] [name length: u32 if name_len = 255] | name | payload |
+//! | stamp| size| name_len| form| [size: u64 if size = 0] [name length: u32 if name_len = 255] [life: 48 bits] | name | payload |
 //! ```
+//!
+//! A key with a life (a moment at which it ends) pays six bytes for it; the form says whether they are there.
 //!
 //! The payload of a small filter is the filter itself (form *packed*); that of a large one is a pointer to a boxed
 //! [`Value`] (form *boxed*). Eight bytes of header are all that a small filter pays, which is what makes "one filter for
@@ -65,12 +67,12 @@ impl Kind {
 pub enum Value {
     /// A scalable Bloom filter.
     Bloom(ScalableBloom),
-    /// The entry is away: a long command works on it (see [`super::Latched`]).
+    /// The entry is away: a long command works on it (see [`super::latched::Latched`]).
     Busy {
         /// What waiters wait for.
         latch: Arc<Latch>,
-        /// The kind of the value that is away.
-        kind: Kind,
+        /// The kind of the value that is away; none if there is no key, only a name that a transaction keeps.
+        kind: Option<Kind>,
     },
     /// See [`Kind::Opaque`].
     #[cfg(test)]
@@ -85,8 +87,8 @@ pub enum ValueRef<'a> {
     Busy {
         /// What waiters wait for.
         latch: &'a Arc<Latch>,
-        /// The kind of the value that is away.
-        kind: Kind,
+        /// The kind of the value that is away; none if there is no key.
+        kind: Option<Kind>,
     },
     /// See [`Kind::Opaque`].
     #[cfg(test)]
@@ -113,18 +115,27 @@ enum Form {
 
 #[repr(C, align(8))]
 struct Header {
-    /// Second of the last access, on the keyspace's clock.
+    /// Second of the last access on the keyspace's clock, and a count of uses: see [`SECONDS_BITS`].
     stamp: AtomicU32,
     /// Bytes of the allocation, 0 when they stand behind the header.
     size: u16,
     name_len: u8,
+    /// A [`Form`], and [`HAS_LIFE`].
     form: u8,
 }
+
+/// Bit of the form that says that the key has a life.
+const HAS_LIFE: u8 = 0x80;
+const LIFE_BYTES: usize = 6;
+/// Latest moment at which a life can end, in milliseconds since 1970: what 48 bits hold, in the year 10889.
+pub const LATEST_LIFE: u64 = (1 << (8 * LIFE_BYTES)) - 1;
 
 /// Where the parts of an allocation lie, all in bytes.
 #[derive(Clone, Copy)]
 struct Parts {
     size: usize,
+    /// Of no meaning for a key without a life.
+    life: usize,
     name: usize,
     payload: usize,
 }
@@ -148,16 +159,22 @@ pub struct EntryRef<'a> {
 }
 
 impl Entry {
-    /// A key whose value stands in the entry itself: `payload_len` bytes, zeroed, then written by `init`.
+    /// A key whose value stands in the entry itself: `payload_len` bytes, zeroed, then written by `init`. `life` is the moment
+    /// at which the key ends, in milliseconds since 1970.
     ///
     /// # Errors
     /// [`AllocError`] when there is no memory.
     ///
     /// # Panics
-    /// When the whole would pass [`PACKED_ENTRY_BYTES`]; ask [`packed_size`] first.
-    pub fn packed_bloom(name: &[u8], payload_len: usize, init: impl FnOnce(&mut [u8])) -> Result<Self, AllocError> {
-        assert!(packed_size(name, payload_len).is_some(), "a packed entry of {payload_len} bytes");
-        let mut entry = Self::allocate(name, payload_len, Form::PackedBloom)?;
+    /// When the whole would pass [`PACKED_ENTRY_BYTES`]; ask [`packs`] first.
+    pub fn packed_bloom(
+        name: &[u8],
+        life: Option<u64>,
+        payload_len: usize,
+        init: impl FnOnce(&mut [u8]),
+    ) -> Result<Self, AllocError> {
+        assert!(packs(name, payload_len), "a packed entry of {payload_len} bytes");
+        let mut entry = Self::allocate(name, life, payload_len, Form::PackedBloom)?;
         init(entry.payload_mut());
         Ok(entry)
     }
@@ -166,15 +183,15 @@ impl Entry {
     ///
     /// # Errors
     /// [`AllocError`] when there is no memory.
-    pub fn boxed(name: &[u8], value: Value) -> Result<Self, AllocError> {
-        let mut entry = Self::allocate(name, size_of::<*mut Value>(), Form::Boxed)?;
+    pub fn boxed(name: &[u8], life: Option<u64>, value: Value) -> Result<Self, AllocError> {
+        let mut entry = Self::allocate(name, life, size_of::<*mut Value>(), Form::Boxed)?;
         let pointer = Box::into_raw(Box::new(value));
         entry.payload_mut().copy_from_slice(&(pointer as usize).to_ne_bytes());
         Ok(entry)
     }
 
-    fn allocate(name: &[u8], payload_len: usize, form: Form) -> Result<Self, AllocError> {
-        let parts = layout_of(name.len(), payload_len);
+    fn allocate(name: &[u8], life: Option<u64>, payload_len: usize, form: Form) -> Result<Self, AllocError> {
+        let parts = layout_of(name.len(), life.is_some(), payload_len);
         let failed = AllocError { bytes: parts.size as u64 };
         let layout = Layout::from_size_align(parts.size, ALIGNMENT).map_err(|_| failed)?;
         // SAFETY: the layout has a size of at least HEADER_BYTES.
@@ -186,10 +203,10 @@ impl Entry {
         // SAFETY: the allocation is `parts.size` bytes long, and `layout_of` counted every part written here.
         unsafe {
             header.write(Header {
-                stamp: AtomicU32::new(0),
+                stamp: AtomicU32::new(FIRST_USES << SECONDS_BITS),
                 size: if long_size { 0 } else { parts.size as u16 },
                 name_len: if long_name { LONG_NAME } else { name.len() as u8 },
-                form: form as u8,
+                form: form as u8 | if life.is_some() { HAS_LIFE } else { 0 },
             });
             let mut at = HEADER_BYTES;
             if long_size {
@@ -201,7 +218,76 @@ impl Entry {
             }
             pointer.add(parts.name).copy_from_nonoverlapping(name.as_ptr(), name.len());
         }
-        Ok(Self { header })
+        let mut entry = Self { header };
+        if let Some(life) = life {
+            entry.write_life(life);
+        }
+        Ok(entry)
+    }
+
+    fn write_life(&mut self, life: u64) {
+        let bytes = life.min(LATEST_LIFE).to_le_bytes();
+        let at = self.as_ref().parts().life;
+        // SAFETY: an entry with HAS_LIFE has these bytes, and `&mut self` is exclusive.
+        unsafe {
+            self.header.as_ptr().cast::<u8>().add(at).copy_from_nonoverlapping(bytes.as_ptr(), LIFE_BYTES);
+        }
+    }
+
+    /// Set or take away the moment at which the key ends, in milliseconds since 1970.
+    ///
+    /// # Errors
+    /// [`AllocError`] when there is no memory; the entry is as it was.
+    pub fn set_life(&mut self, life: Option<u64>) -> Result<(), AllocError> {
+        match life {
+            Some(life) if self.as_ref().life().is_some() => self.write_life(life),
+            None if self.as_ref().life().is_none() => {}
+            _ => *self = self.rebuilt(None, life)?,
+        }
+        Ok(())
+    }
+
+    /// Give the key another name.
+    ///
+    /// # Errors
+    /// [`AllocError`] when there is no memory; the entry is as it was.
+    pub fn rename(&mut self, name: &[u8]) -> Result<(), AllocError> {
+        *self = self.rebuilt(Some(name), self.as_ref().life())?;
+        Ok(())
+    }
+
+    /// A copy of a packed entry under another name; `None` for one whose value has allocations of its own.
+    ///
+    /// # Errors
+    /// [`AllocError`] when there is no memory.
+    pub fn packed_copy(from: EntryRef<'_>, name: &[u8]) -> Result<Option<Self>, AllocError> {
+        if from.form() != Form::PackedBloom {
+            return Ok(None);
+        }
+        let parts = from.parts();
+        let payload = from.bytes(parts.payload, parts.size - parts.payload);
+        let mut entry = Self::allocate(name, from.life(), payload.len(), Form::PackedBloom)?;
+        entry.payload_mut().copy_from_slice(payload);
+        entry.as_ref().set_stamp(from.stamp());
+        Ok(Some(entry))
+    }
+
+    /// The same value under another name, or the same one, and with this life; `self` is to be replaced by it at once.
+    fn rebuilt(&mut self, name: Option<&[u8]>, life: Option<u64>) -> Result<Self, AllocError> {
+        let form = self.as_ref().form();
+        let parts = self.as_ref().parts();
+        let name = name.unwrap_or_else(|| self.as_ref().name());
+        let payload = self.as_ref().bytes(parts.payload, parts.size - parts.payload);
+        // What no longer fits the packed form with a longer name is still read as packed: sizes have room for it.
+        let mut entry = Self::allocate(name, life, payload.len(), form)?;
+        entry.payload_mut().copy_from_slice(payload);
+        entry.as_ref().set_stamp(self.as_ref().stamp());
+        if form == Form::Boxed {
+            // The box belongs to the new entry now; an empty packed one is dropped without a look at its payload.
+            // SAFETY: `&mut self` is exclusive; the byte is the header's own.
+            unsafe { (*self.header.as_ptr()).form = Form::PackedBloom as u8 | ((*self.header.as_ptr()).form & HAS_LIFE) };
+        }
+        Ok(entry)
     }
 
     /// The same entry, for reading.
@@ -279,7 +365,7 @@ impl<'a> EntryRef<'a> {
     }
 
     fn form(self) -> Form {
-        if self.header().form == Form::PackedBloom as u8 { Form::PackedBloom } else { Form::Boxed }
+        if self.header().form & !HAS_LIFE == Form::PackedBloom as u8 { Form::PackedBloom } else { Form::Boxed }
     }
 
     fn bytes(self, at: usize, len: usize) -> &'a [u8] {
@@ -301,7 +387,22 @@ impl<'a> EntryRef<'a> {
             name_len = u32::from_ne_bytes(array(self.bytes(at, 4))) as usize;
             at += 4;
         }
-        Parts { size, name: at, payload: at + name_len }
+        let life = at;
+        if header.form & HAS_LIFE != 0 {
+            at += LIFE_BYTES;
+        }
+        Parts { size, life, name: at, payload: at + name_len }
+    }
+
+    /// The moment at which the key ends, in milliseconds since 1970.
+    #[must_use]
+    pub fn life(self) -> Option<u64> {
+        if self.header().form & HAS_LIFE == 0 {
+            return None;
+        }
+        let mut life = [0; 8];
+        life[..LIFE_BYTES].copy_from_slice(self.bytes(self.parts().life, LIFE_BYTES));
+        Some(u64::from_le_bytes(life))
     }
 
     fn boxed_pointer(self) -> *mut Value {
@@ -337,30 +438,61 @@ impl<'a> EntryRef<'a> {
         }
     }
 
-    /// The kind of value, also while it is away.
+    /// The kind of value, also while it is away; none for a name that only stands for no key.
     #[must_use]
-    pub fn kind(self) -> Kind {
+    pub fn kind(self) -> Option<Kind> {
         match self.value() {
-            ValueRef::Bloom(_) => Kind::Bloom,
+            ValueRef::Bloom(_) => Some(Kind::Bloom),
             ValueRef::Busy { kind, .. } => kind,
             #[cfg(test)]
-            ValueRef::Opaque => Kind::Opaque,
+            ValueRef::Opaque => Some(Kind::Opaque),
         }
     }
 
-    /// Remember an access at second `now` of the keyspace's clock. Written only when the second changed, so that readers
-    /// on several cores don't pass the cache line around.
-    pub fn touch(self, now: u32) {
+    /// Remember an access at second `now` of the keyspace's clock. Written only when the second changed, or when the count
+    /// of uses is kept and changes, so that readers on several cores don't pass the cache line around.
+    pub fn touch(self, now: u32, counts: bool) {
         let stamp = &self.header().stamp;
-        if stamp.load(Ordering::Relaxed) != now {
-            stamp.store(now, Ordering::Relaxed);
+        let (old, now) = (stamp.load(Ordering::Relaxed), now & SECONDS);
+        let uses = if counts { more_uses(old, now) } else { old >> SECONDS_BITS };
+        let new = uses << SECONDS_BITS | now;
+        if new != old {
+            stamp.store(new, Ordering::Relaxed);
         }
     }
 
-    /// Second of the last access, on the keyspace's clock.
+    /// The stamp of the last access as it is kept, to be carried over with [`EntryRef::set_stamp`].
     #[must_use]
     pub fn stamp(self) -> u32 {
         self.header().stamp.load(Ordering::Relaxed)
+    }
+
+    /// Carry over the stamp of another entry.
+    pub fn set_stamp(self, stamp: u32) {
+        self.header().stamp.store(stamp, Ordering::Relaxed);
+    }
+
+    /// Seconds since the last access.
+    #[must_use]
+    pub fn idle(self, now: u32) -> u32 {
+        now.wrapping_sub(self.stamp()) & SECONDS
+    }
+
+    /// How much the key is used, 0 to 255: grows with the logarithm of the number of accesses, and falls by one each minute
+    /// without.
+    #[must_use]
+    pub fn uses(self, now: u32) -> u32 {
+        decayed_uses(self.stamp(), now)
+    }
+
+    /// Set how much the key is used.
+    pub fn set_uses(self, uses: u8) {
+        self.set_stamp(u32::from(uses) << SECONDS_BITS | self.stamp() & SECONDS);
+    }
+
+    /// Set how long the key was not used.
+    pub fn set_idle(self, seconds: u32, now: u32) {
+        self.set_stamp(self.stamp() & !SECONDS | now.wrapping_sub(seconds) & SECONDS);
     }
 
     /// Bytes that the key holds: its allocation, the value's own ones, each rounded up to what the allocator gives out
@@ -382,28 +514,48 @@ impl<'a> EntryRef<'a> {
     }
 }
 
+/// The lower 24 bits of a stamp are the second of the last access; the upper 8 count uses.
+const SECONDS_BITS: u32 = 24;
+const SECONDS: u32 = (1 << SECONDS_BITS) - 1;
+/// A new key counts as used this much, so that it is not the first to go.
+const FIRST_USES: u32 = 5;
+const MOST_USES: u32 = 255;
+/// The count rises with probability 1 / ((count - FIRST_USES) * USES_FACTOR + 1): a million accesses take it to its end.
+const USES_FACTOR: u32 = 10;
+const DECAY_SECONDS: u32 = 60;
+
+fn decayed_uses(stamp: u32, now: u32) -> u32 {
+    let idle = now.wrapping_sub(stamp) & SECONDS;
+    (stamp >> SECONDS_BITS).saturating_sub(idle / DECAY_SECONDS)
+}
+
+fn more_uses(stamp: u32, now: u32) -> u32 {
+    let uses = decayed_uses(stamp, now);
+    let chance = uses.saturating_sub(FIRST_USES) * USES_FACTOR + 1;
+    if uses < MOST_USES && fastrand::u32(..chance) == 0 { uses + 1 } else { uses }
+}
+
 fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
     let mut out = [0; N];
     out.copy_from_slice(bytes);
     out
 }
 
-fn layout_of(name_len: usize, payload_len: usize) -> Parts {
+fn layout_of(name_len: usize, has_life: bool, payload_len: usize) -> Parts {
     let long_name = if name_len >= LONG_NAME as usize { size_of::<u32>() } else { 0 };
-    let short = HEADER_BYTES + long_name + name_len + payload_len;
+    let life_len = if has_life { LIFE_BYTES } else { 0 };
+    let short = HEADER_BYTES + long_name + life_len + name_len + payload_len;
     let long_size = if short > PACKED_ENTRY_BYTES { size_of::<u64>() } else { 0 };
-    let name = HEADER_BYTES + long_size + long_name;
-    Parts { size: short + long_size, name, payload: name + name_len }
+    let life = HEADER_BYTES + long_size + long_name;
+    let name = life + life_len;
+    Parts { size: short + long_size, life, name, payload: name + name_len }
 }
 
-/// Bytes that a packed entry with this payload takes, or `None` when it would pass [`PACKED_ENTRY_BYTES`].
+/// Whether a value of so many bytes can stand in the entry of this name. Asked without regard to a life, so that a value
+/// does not change its form when it gets one.
 #[must_use]
-pub fn packed_size(name: &[u8], payload_len: usize) -> Option<usize> {
-    if payload_len > PACKED_ENTRY_BYTES {
-        return None;
-    }
-    let size = layout_of(name.len(), payload_len).size;
-    (size <= PACKED_ENTRY_BYTES).then_some(size)
+pub fn packs(name: &[u8], payload_len: usize) -> bool {
+    payload_len <= PACKED_ENTRY_BYTES && layout_of(name.len(), true, payload_len).size <= PACKED_ENTRY_BYTES
 }
 
 const TAG_SHIFT: u32 = 48;
@@ -494,7 +646,7 @@ mod tests {
     fn names_of_every_length_come_back() {
         for len in [0, 1, 11, 254, 255, 256, 65_530, 70_000, 1 << 20] {
             let name = vec![b'n'; len];
-            let entry = Entry::boxed(&name, Value::Opaque).unwrap();
+            let entry = Entry::boxed(&name, None, Value::Opaque).unwrap();
             assert_eq!(entry.name(), name);
             assert!(matches!(entry.value(), ValueRef::Opaque));
             assert!(entry.allocated_bytes() > len);
@@ -503,7 +655,7 @@ mod tests {
 
     #[test]
     fn payload_is_behind_the_name() {
-        let entry = Entry::packed_bloom(b"user:123456", 93, |payload| {
+        let entry = Entry::packed_bloom(b"user:123456", None, 93, |payload| {
             assert_eq!(payload.len(), 93);
             payload.fill(7);
         })
@@ -513,10 +665,33 @@ mod tests {
     }
 
     #[test]
+    fn lives_come_and_go_and_names_change() {
+        for name in [&b"n"[..], &[b'x'; 300], &[b'y'; 65_490]] {
+            let mut entry = Entry::packed_bloom(name, None, 40, |payload| payload.fill(9)).unwrap();
+            let mut boxed = Entry::boxed(name, Some(5), Value::Opaque).unwrap();
+            for life in [Some(1), Some(LATEST_LIFE), None, None, Some(1_700_000_000_123)] {
+                entry.set_life(life).unwrap();
+                boxed.set_life(life).unwrap();
+                assert_eq!((entry.as_ref().life(), entry.name()), (life, name));
+                assert_eq!((boxed.as_ref().life(), boxed.name()), (life, name));
+                assert!(entry.payload_mut().iter().all(|byte| *byte == 9) && entry.payload_mut().len() == 40);
+                assert!(matches!(boxed.value(), ValueRef::Opaque));
+            }
+            for other in [&b""[..], &[b'z'; 65_600], b"user:1"] {
+                entry.rename(other).unwrap();
+                boxed.rename(other).unwrap();
+                assert_eq!((entry.name(), boxed.name()), (other, other));
+                assert_eq!(boxed.as_ref().life(), Some(1_700_000_000_123));
+                assert!(matches!(boxed.value(), ValueRef::Opaque) && entry.payload_mut() == [9; 40]);
+            }
+        }
+    }
+
+    #[test]
     fn tagged_entry_is_eight_bytes_and_keeps_its_tag() {
         assert_eq!(size_of::<Option<TaggedEntry>>(), 8);
-        let mut tagged = TaggedEntry::new(Entry::boxed(b"a", Value::Opaque).unwrap(), 0xfedc);
-        *tagged.entry_mut() = Entry::boxed(b"b", Value::Opaque).unwrap();
+        let mut tagged = TaggedEntry::new(Entry::boxed(b"a", None, Value::Opaque).unwrap(), 0xfedc);
+        *tagged.entry_mut() = Entry::boxed(b"b", None, Value::Opaque).unwrap();
         assert_eq!((tagged.tag(), tagged.entry().name()), (0xfedc, &b"b"[..]));
         assert_eq!(tagged.into_entry().name(), b"b");
     }

@@ -14,27 +14,47 @@
 //!
 //! A command that would hold a shard longer than about a millisecond takes the key's entry out instead
 //! ([`Keyspace::latch`]), leaves a stand-in with a [`latch`], and works alone and unlocked. Whoever meets the stand-in gets a
-//! [`Wait`] and tries again later; only commands on that key wait, and none of them holds anything meanwhile.
+//! [`Wait`] and tries again later; only commands on that key wait, and none of them holds anything meanwhile. A transaction
+//! locks the shards of all its keys ([`Keyspace::lock`]), or, when it takes long, takes all its keys out.
+//!
+//! # Lives
+//!
+//! A key whose life is over is as good as gone: readers don't see it, writers remove it first. Besides,
+//! [`Keyspace::expire`] removes such keys in time; it finds them by the earliest moment of each run of buckets. A removal is
+//! an effect like any other ([`effect`]).
 //!
 //! Rejected: one lock for all (a 16 MiB dump stalls everybody), a concurrent hash map (no ordered locks over several keys, no
 //! scan with a cursor that survives), a lock a key (40 bytes for each of ten million users).
 
+pub mod clock;
+pub mod effect;
 pub mod entry;
+mod eviction;
 pub mod glob;
+pub mod held;
 pub mod latch;
+pub mod latched;
 mod reaper;
+mod shard;
 pub mod size_class;
 pub mod table;
+pub mod watch;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use parking_lot::{RwLock, RwLockWriteGuard};
-use smallvec::SmallVec;
+use parking_lot::RwLock;
 
-use entry::{Entry, EntryGuard, EntryRef, Kind, Value, ValueRef};
-use latch::{Latch, Wait};
+use clock::Clock;
+use effect::{Cause, Journal};
+use entry::{EntryRef, Kind};
+pub use eviction::Policy;
+use held::Held;
+use latch::Wait;
+use latched::is_nothing;
 use reaper::Reaper;
+pub use shard::{Cell, Record, Recorder};
+use shard::{Common, Figures, Shard};
 use table::{NameHash, Table};
 
 /// Number of databases that `SELECT` can choose from.
@@ -46,86 +66,71 @@ const SHARD_BITS: u32 = 10;
 /// All keys.
 pub struct Keyspace {
     shards: Box<[Padded]>,
-    hasher: ahash::RandomState,
-    /// Keys in each database.
-    counts: [AtomicUsize; DATABASES],
-    /// Seconds since the start, for the entries' access stamps.
-    now: AtomicU32,
-    reaper: Reaper,
+    common: Common,
 }
 
 /// Keeps the lock words of two shards off one cache line.
 #[repr(align(64))]
 struct Padded(RwLock<Shard>);
 
-#[derive(Default)]
-struct Shard {
-    tables: [Table; DATABASES],
-    /// The latches of the entries that are away.
-    away: Vec<(usize, Arc<Latch>)>,
-}
-
-/// Where a key is, or could be.
-pub enum Place<'a> {
-    /// No key of that name.
-    Vacant(Vacant<'a>),
-    /// The key.
-    Occupied(EntryGuard<'a>),
-}
-
-/// Room for a key.
-pub struct Vacant<'a> {
-    keyspace: &'a Keyspace,
-    table: &'a mut Table,
-    hash: NameHash,
-    db: usize,
-}
-
-impl<'a> Vacant<'a> {
-    /// Put a key there; the entry must carry the name that was asked for.
-    pub fn insert(self, entry: Entry) -> EntryGuard<'a> {
-        entry.as_ref().touch(self.keyspace.now.load(Ordering::Relaxed));
-        self.keyspace.counts[self.db].fetch_add(1, Ordering::Relaxed);
-        self.table.insert(self.hash, entry, |name| self.keyspace.hash(name))
-    }
-}
-
 impl Default for Keyspace {
     fn default() -> Self {
-        Self::new()
+        Self::new(None)
     }
 }
 
 impl Keyspace {
-    /// An empty keyspace.
+    /// An empty keyspace, whose changes this journal hears of.
     #[must_use]
-    pub fn new() -> Self {
+    pub fn new(journal: Option<Arc<dyn Journal>>) -> Self {
         Self {
             shards: (0..SHARDS).map(|_| Padded(RwLock::default())).collect(),
-            hasher: ahash::RandomState::new(),
-            counts: Default::default(),
-            now: AtomicU32::new(0),
-            reaper: Reaper::start(),
+            common: Common {
+                hasher: ahash::RandomState::new(),
+                clock: Clock::default(),
+                now: AtomicU32::new(0),
+                counts_uses: AtomicBool::new(false),
+                journal,
+                reaper: Reaper::start(),
+                figures: Figures::default(),
+            },
         }
-    }
-
-    fn hash(&self, name: &[u8]) -> NameHash {
-        NameHash(self.hasher.hash_one(name))
     }
 
     fn shard(&self, hash: NameHash) -> &RwLock<Shard> {
         &self.shards[shard_index(hash)].0
     }
 
-    /// Set the clock of the access stamps: seconds since the start.
-    pub fn set_now(&self, seconds: u32) {
-        self.now.store(seconds, Ordering::Relaxed);
+    fn shard_of(&self, name: &[u8]) -> &RwLock<Shard> {
+        self.shard(self.common.hash(name))
     }
 
-    /// Number of keys in a database.
+    /// The keyspace's time.
+    #[must_use]
+    pub fn clock(&self) -> &Clock {
+        &self.common.clock
+    }
+
+    /// Set the clock of the access stamps: seconds since the start.
+    pub fn set_now(&self, seconds: u32) {
+        self.common.now.store(seconds, Ordering::Relaxed);
+    }
+
+    /// Count how often keys are used, or stop it: needed only by policies that go by it.
+    pub fn count_uses(&self, on: bool) {
+        self.common.counts_uses.store(on, Ordering::Relaxed);
+    }
+
+    /// The clock of the access stamps.
+    #[must_use]
+    pub fn stamp_now(&self) -> u32 {
+        self.common.now.load(Ordering::Relaxed)
+    }
+
+    /// Number of keys in a database; those whose life is over count until they are removed.
     #[must_use]
     pub fn len(&self, db: usize) -> usize {
-        self.counts[db].load(Ordering::Relaxed)
+        self.common.figures.keys[db].load(Ordering::Relaxed).max(0) as usize
     }
 
     /// Whether a database has no key.
@@ -134,182 +139,207 @@ impl Keyspace {
         self.len(db) == 0
     }
 
+    /// Number of keys with a life in a database.
+    #[must_use]
+    pub fn lives(&self, db: usize) -> usize {
+        self.common.figures.lives[db].load(Ordering::Relaxed).max(0) as usize
+    }
+
+    /// Bytes that all entries hold, without the tables.
+    #[must_use]
+    pub fn entry_bytes(&self) -> u64 {
+        self.common.figures.bytes.load(Ordering::Relaxed).max(0) as u64
+    }
+
+    /// Keys removed because their life was over, keys removed because their memory was needed, changes in all.
+    #[must_use]
+    pub fn totals(&self) -> (u64, u64, u64) {
+        let figures = &self.common.figures;
+        let [expired, evicted, changes] =
+            [&figures.expired, &figures.evicted, &figures.changes].map(|count| count.load(Ordering::Relaxed));
+        (expired, evicted, changes)
+    }
+
     /// Look at a key under the shard's shared lock.
     ///
     /// # Errors
     /// [`Wait`] when a long command has the key.
     pub fn read<R>(&self, db: usize, name: &[u8], look: impl FnOnce(Option<EntryRef<'_>>) -> R) -> Result<R, Wait> {
-        let hash = self.hash(name);
+        self.share(db, name, |entry, _| look(entry))
+    }
+
+    /// Look at a key, and change what may be changed under the shard's shared lock.
+    ///
+    /// # Errors
+    /// [`Wait`] when a long command has the key.
+    pub fn share<R>(
+        &self,
+        db: usize,
+        name: &[u8],
+        work: impl FnOnce(Option<EntryRef<'_>>, Recorder<'_>) -> R,
+    ) -> Result<R, Wait> {
+        let hash = self.common.hash(name);
         let shard = self.shard(hash).read();
-        let entry = shard.tables[db].get(hash, name);
+        let entry = shard.get(&self.common, db, hash, name)?;
         if let Some(entry) = entry {
-            if let ValueRef::Busy { latch, .. } = entry.value() {
-                return Err(Wait::new(latch.clone()));
-            }
-            entry.touch(self.now.load(Ordering::Relaxed));
+            self.common.touch(entry);
         }
-        Ok(look(entry))
+        Ok(work(entry, Recorder { common: &self.common, watched: &shard.watched, db, name }))
     }
 
     /// The kind of a key's value; answered also while a long command has the key.
     #[must_use]
     pub fn kind(&self, db: usize, name: &[u8]) -> Option<Kind> {
-        let hash = self.hash(name);
-        self.shard(hash).read().tables[db].get(hash, name).map(EntryRef::kind)
+        let hash = self.common.hash(name);
+        let shard = self.shard(hash).read();
+        let entry = shard.tables[db].get(hash, name)?;
+        if self.common.is_over(entry) { None } else { entry.kind() }
     }
 
     /// Work on a key under the shard's exclusive lock.
     ///
     /// # Errors
     /// [`Wait`] when a long command has the key.
-    pub fn write<R>(&self, db: usize, name: &[u8], work: impl FnOnce(Place<'_>) -> R) -> Result<R, Wait> {
-        let hash = self.hash(name);
+    pub fn write<R>(&self, db: usize, name: &[u8], work: impl FnOnce(&mut Cell<'_>) -> R) -> Result<R, Wait> {
+        let hash = self.common.hash(name);
         let mut shard = self.shard(hash).write();
-        let table = &mut shard.tables[db];
-        // Looked up twice when absent: the borrow of a found entry cannot be given up in the other branch.
-        if table.get(hash, name).is_none() {
-            return Ok(work(Place::Vacant(Vacant { keyspace: self, table, hash, db })));
-        }
-        let Some(entry) = table.get_mut(hash, name) else { unreachable!("the key was there and the lock is held") };
-        if let ValueRef::Busy { latch, .. } = entry.value() {
-            return Err(Wait::new(latch.clone()));
-        }
-        entry.as_ref().touch(self.now.load(Ordering::Relaxed));
-        Ok(work(Place::Occupied(entry)))
+        let mut cell = shard.cell(&self.common, db, hash, name)?;
+        Ok(work(&mut cell))
     }
 
-    /// Take a key for a long command; `None` when there is no such key, or no memory for the stand-in.
-    ///
-    /// # Errors
-    /// [`Wait`] when another long command has it.
-    pub fn latch(self: &Arc<Self>, db: usize, name: &[u8]) -> Result<Option<Latched>, Wait> {
-        let hash = self.hash(name);
-        let mut shard = self.shard(hash).write();
-        let Shard { tables, away } = &mut *shard;
-        let Some(mut entry) = tables[db].get_mut(hash, name) else { return Ok(None) };
-        if let ValueRef::Busy { latch, .. } = entry.value() {
-            return Err(Wait::new(latch.clone()));
-        }
-        let latch = Arc::new(Latch::default());
-        let value = Value::Busy { latch: latch.clone(), kind: entry.as_ref().kind() };
-        let Ok(stand_in) = Entry::boxed(name, value) else { return Ok(None) };
-        stand_in.as_ref().touch(self.now.load(Ordering::Relaxed));
-        let own = std::mem::replace(&mut *entry, stand_in);
-        away.push((db, latch.clone()));
-        Ok(Some(Latched { keyspace: self.clone(), db, hash, latch, entry: Some(own) }))
-    }
-
-    /// Lock the shards of these names, each once and in order, exclusively.
-    fn lock_shards<'k>(&'k self, hashes: &[NameHash]) -> LockedShards<'k> {
-        let mut indices: SmallVec<[usize; 8]> = hashes.iter().map(|hash| shard_index(*hash)).collect();
-        indices.sort_unstable();
-        indices.dedup();
-        let guards = indices.iter().map(|index| self.shards[*index].0.write()).collect();
-        LockedShards { indices, guards }
-    }
-
-    /// Delete keys in one step; returns how many there were. Large values are freed in the background.
-    ///
-    /// # Errors
-    /// [`Wait`] when a long command has one of them; then none was deleted.
-    pub fn remove<'n>(&self, db: usize, names: impl Iterator<Item = &'n [u8]> + Clone) -> Result<usize, Wait> {
-        let hashes: SmallVec<[NameHash; 8]> = names.clone().map(|name| self.hash(name)).collect();
-        let mut removed: SmallVec<[Entry; 4]> = SmallVec::new();
-        {
-            let mut shards = self.lock_shards(&hashes);
-            for (name, hash) in names.clone().zip(&hashes) {
-                if let Some(latch) = shards.of(*hash).latch_of(db, *hash, name) {
-                    return Err(Wait::new(latch));
-                }
-            }
-            removed
-                .extend(names.zip(&hashes).filter_map(|(name, hash)| shards.of(*hash).tables[db].remove(*hash, name)));
-        }
-        let count = removed.len();
-        self.counts[db].fetch_sub(count, Ordering::Relaxed);
-        removed.into_iter().for_each(|entry| self.reaper.free_entry(entry));
-        Ok(count)
-    }
-
-    /// How many of the names are keys, seen at one moment; each is counted as often as it is named, and its access stamp
-    /// set.
+    /// How many of the keys exist, seen at one moment; each is counted as often as it is named, and its access stamp set.
     #[must_use]
     pub fn count_existing<'n>(&self, db: usize, names: impl Iterator<Item = &'n [u8]> + Clone) -> usize {
-        let hashes: SmallVec<[NameHash; 8]> = names.clone().map(|name| self.hash(name)).collect();
-        let mut shards = self.lock_shards(&hashes);
-        let now = self.now.load(Ordering::Relaxed);
-        names
-            .zip(&hashes)
-            .filter_map(|(name, hash)| shards.of(*hash).tables[db].get(*hash, name).map(|entry| entry.touch(now)))
-            .count()
-    }
-
-    /// Empty one database, or all of them, in one step; the values are freed in the background.
-    ///
-    /// # Errors
-    /// [`Wait`] when a long command has a key there; then nothing was done.
-    pub fn flush(&self, db: Option<usize>) -> Result<(), Wait> {
-        let chosen = |candidate: usize| db.is_none_or(|db| db == candidate);
-        let mut shards: Vec<RwLockWriteGuard<'_, Shard>> = self.shards.iter().map(|shard| shard.0.write()).collect();
-        let away = shards.iter().flat_map(|shard| &shard.away).find(|(db, _)| chosen(*db));
-        if let Some((_, latch)) = away {
-            return Err(Wait::new(latch.clone()));
-        }
-        let mut tables = Vec::new();
-        for db in (0..DATABASES).filter(|db| chosen(*db)) {
-            tables
-                .extend(shards.iter_mut().map(|shard| std::mem::take(&mut shard.tables[db])).filter(|t| !t.is_empty()));
-            self.counts[db].store(0, Ordering::Relaxed);
-        }
-        drop(shards);
-        self.reaper.free_tables(tables);
-        Ok(())
+        let mut indices: smallvec::SmallVec<[usize; 8]> =
+            names.clone().map(|name| shard_index(self.common.hash(name))).collect();
+        indices.sort_unstable();
+        indices.dedup();
+        let shards: smallvec::SmallVec<[_; 8]> = indices.iter().map(|index| self.shards[*index].0.read()).collect();
+        let exists = |name: &&[u8]| {
+            let hash = self.common.hash(name);
+            let at = indices.binary_search(&shard_index(hash)).expect("the key's shard was locked");
+            let entry = shards[at].tables[db].get(hash, name);
+            let entry = entry.filter(|entry| !is_nothing(*entry) && !self.common.is_over(*entry));
+            entry.map(|entry| self.common.touch(entry)).is_some()
+        };
+        names.filter(exists).count()
     }
 
     /// One step of a scan: visits the keys of one bucket and returns the next cursor, 0 at the end. A key that is there from
     /// the first step to the last is visited at least once.
-    pub fn scan(&self, db: usize, cursor: u64, visit: impl FnMut(EntryRef<'_>)) -> u64 {
+    pub fn scan(
+        &self,
+        held: Option<&mut Held<'_>>,
+        db: usize,
+        cursor: u64,
+        mut visit: impl FnMut(EntryRef<'_>),
+    ) -> u64 {
         let (mut index, mut bucket) = ((cursor % SHARDS as u64) as usize, cursor >> SHARD_BITS);
+        let mut held = held;
+        let visit = &mut visit;
         while index < SHARDS {
-            let shard = self.shards[index].0.read();
-            let table = &shard.tables[db];
-            if !table.is_empty() {
-                let next = table.scan(bucket, visit);
-                if next != 0 {
-                    return next << SHARD_BITS | index as u64;
-                }
-                return if index + 1 < SHARDS { index as u64 + 1 } else { 0 };
+            let step = self.look_at_shard(held.as_deref_mut(), index, |shard| {
+                let table = &shard.tables[db];
+                let visible = |entry: EntryRef<'_>| if self.is_visible(entry) { visit(entry) };
+                (!table.is_empty()).then(|| table.scan(bucket, visible))
+            });
+            match step {
+                Some(0) => return if index + 1 < SHARDS { index as u64 + 1 } else { 0 },
+                Some(next) => return next << SHARD_BITS | index as u64,
+                None => (index, bucket) = (index + 1, 0),
             }
-            (index, bucket) = (index + 1, 0);
         }
         0
     }
 
     /// Visit all keys of one shard, at one moment.
-    pub fn for_each_in_shard(&self, db: usize, shard: usize, visit: impl FnMut(EntryRef<'_>)) {
-        self.shards[shard].0.read().tables[db].for_each(visit);
+    pub fn for_each_in_shard(
+        &self,
+        held: Option<&mut Held<'_>>,
+        db: usize,
+        index: usize,
+        mut visit: impl FnMut(EntryRef<'_>),
+    ) {
+        self.look_at_shard(held, index, |shard| {
+            shard.tables[db].for_each(|entry| if self.is_visible(entry) { visit(entry) });
+        });
+    }
+
+    fn look_at_shard<R>(&self, held: Option<&mut Held<'_>>, index: usize, look: impl FnOnce(&Shard) -> R) -> R {
+        match held {
+            Some(held) => held.with_shard(index, look),
+            None => look(&self.shards[index].0.read()),
+        }
+    }
+
+    fn is_visible(&self, entry: EntryRef<'_>) -> bool {
+        !is_nothing(entry) && !self.common.is_over(entry)
     }
 
     /// The name of some key, each as likely as the other; `random` gives 64 random bits a call.
     #[must_use]
-    pub fn random_name(&self, db: usize, mut random: impl FnMut() -> u64) -> Option<Vec<u8>> {
-        let count = self.len(db);
+    pub fn random_name(
+        &self,
+        held: Option<&mut Held<'_>>,
+        db: usize,
+        mut random: impl FnMut() -> u64,
+    ) -> Option<Vec<u8>> {
+        // Keys whose life is over are passed over, up to a number of tries as in Redis.
+        const TRIES: usize = 100;
+        let mut held = held;
+        (0..TRIES).find_map(|_| self.try_random_name(held.as_deref_mut(), db, &mut random))
+    }
+
+    fn try_random_name(
+        &self,
+        held: Option<&mut Held<'_>>,
+        db: usize,
+        random: &mut impl FnMut() -> u64,
+    ) -> Option<Vec<u8>> {
+        let mut held = held;
         // The keys may change between the count and the walk, so a walk can end beyond the last one.
-        let mut ahead = ((u128::from(random()) * count as u128) >> 64) as usize;
+        let mut ahead = ((u128::from(random()) * self.len(db) as u128) >> 64) as usize;
         let mut last = None;
-        for Padded(shard) in &self.shards {
-            let shard = shard.read();
-            let table = &shard.tables[db];
-            if table.is_empty() {
-                continue;
-            }
-            last = table.random(&mut random).map(|entry| entry.name().to_vec());
-            if ahead < table.len() {
+        for index in 0..SHARDS {
+            let found = self.look_at_shard(held.as_deref_mut(), index, |shard| {
+                let table = &shard.tables[db];
+                if table.is_empty() {
+                    return None;
+                }
+                let name = table.random(&mut *random).filter(|entry| self.is_visible(*entry));
+                Some((name.map(|entry| entry.name().to_vec()), table.len()))
+            });
+            let Some((name, len)) = found else { continue };
+            last = name;
+            if ahead < len {
                 break;
             }
-            ahead -= table.len();
+            ahead -= len;
         }
         last
+    }
+
+    /// Remove keys whose lives are over, in a part of the shards: `part` of `parts`. A shard is held for the time of at most
+    /// about a hundred removals at once.
+    pub fn expire(&self, part: usize, parts: usize) {
+        const AT_ONCE: usize = 100;
+        for index in (part..SHARDS).step_by(parts) {
+            let shard = &self.shards[index].0;
+            let now = self.common.clock.now();
+            for db in 0..DATABASES {
+                while shard.read().tables[db].may_have_due(now) {
+                    let mut shard = shard.write();
+                    let names = shard.tables[db].due_names(now, AT_ONCE);
+                    for name in &names {
+                        let hash = self.common.hash(name);
+                        // Looking at the cell removes it. A key that is away is met again when it is back.
+                        if shard.cell(&self.common, db, hash, name).is_err() {
+                            shard.tables[db].set_due(hash, Some(now + 1));
+                        }
+                    }
+                }
+            }
+        }
     }
 
     /// Bytes that the tables take, without the entries in them.
@@ -318,65 +348,18 @@ impl Keyspace {
         let of = |shard: &Padded| shard.0.read().tables.iter().map(Table::allocated_bytes).sum::<usize>();
         self.shards.iter().map(of).sum()
     }
-}
 
-impl Shard {
-    fn latch_of(&self, db: usize, hash: NameHash, name: &[u8]) -> Option<Arc<Latch>> {
-        if self.away.is_empty() {
-            return None;
-        }
-        match self.tables[db].get(hash, name)?.value() {
-            ValueRef::Busy { latch, .. } => Some(latch.clone()),
-            _ => None,
-        }
+    /// Delete a key that was chosen to be evicted, if it is still there and free.
+    fn evict_key(&self, db: usize, name: &[u8]) -> bool {
+        self.write(db, name, |cell| cell.delete(Cause::Evicted)).unwrap_or(false)
     }
-}
 
-struct LockedShards<'k> {
-    indices: SmallVec<[usize; 8]>,
-    guards: SmallVec<[RwLockWriteGuard<'k, Shard>; 8]>,
-}
-
-impl LockedShards<'_> {
-    fn of(&mut self, hash: NameHash) -> &mut Shard {
-        let at = self.indices.binary_search(&shard_index(hash)).expect("the shard was locked");
-        &mut self.guards[at]
+    /// Lock shards whose entries come back from a long transaction: the stand-ins are not waited for.
+    fn lock_for_return<'n>(&self, keys: impl Iterator<Item = (usize, &'n [u8])>) -> Held<'_> {
+        Held::of_shards(self, keys.map(|(_, name)| shard_index(self.common.hash(name))).collect())
     }
 }
 
 fn shard_index(hash: NameHash) -> usize {
     (hash.0 >> (u64::BITS - SHARD_BITS)) as usize
-}
-
-/// A key that a long command has for itself. It goes back when this is dropped, and who waits for it is woken.
-pub struct Latched {
-    keyspace: Arc<Keyspace>,
-    db: usize,
-    hash: NameHash,
-    latch: Arc<Latch>,
-    entry: Option<Entry>,
-}
-
-impl Latched {
-    /// The entry.
-    pub fn entry_mut(&mut self) -> &mut Entry {
-        self.entry.as_mut().expect("the entry stays until the drop")
-    }
-}
-
-impl Drop for Latched {
-    fn drop(&mut self) {
-        if let Some(own) = self.entry.take() {
-            let mut shard = self.keyspace.shard(self.hash).write();
-            let Shard { tables, away } = &mut *shard;
-            // Nobody removes or replaces a stand-in: all who meet one wait.
-            let mut place = tables[self.db].get_mut(self.hash, own.name()).expect("the stand-in is in its place");
-            let stand_in = std::mem::replace(&mut *place, own);
-            drop(place);
-            away.retain(|(_, latch)| !Arc::ptr_eq(latch, &self.latch));
-            drop(shard);
-            drop(stand_in);
-        }
-        self.latch.release();
-    }
 }

@@ -143,7 +143,12 @@ pub struct Table {
     len: usize,
     /// Cache lines that hang behind buckets.
     further: usize,
+    /// For each segment a moment before which none of its keys' lives is over, in milliseconds since 1970.
+    due: Vec<u64>,
 }
+
+/// The moment of a segment in which no key has a life.
+const NEVER: u64 = u64::MAX;
 
 impl Table {
     /// Number of keys.
@@ -226,6 +231,7 @@ impl Table {
     fn split(&mut self, hash_of: impl Fn(&[u8]) -> NameHash) {
         if self.buckets.is_multiple_of(SEGMENT_BUCKETS) {
             self.segments.push(Box::default());
+            self.due.push(NEVER);
         }
         if self.buckets == 0 {
             self.buckets = 1;
@@ -233,6 +239,7 @@ impl Table {
         }
         let (level, new) = (self.level(), self.buckets);
         self.buckets += 1;
+        self.share_due(new - level, new);
         let mut old = std::mem::take(self.bucket_mut(new - level).0);
         while let Some(entry) = old.pop(&mut self.further) {
             let index = self.index(hash_of(entry.entry().name()).0);
@@ -246,13 +253,59 @@ impl Table {
         let mut old = std::mem::take(self.bucket_mut(last).0);
         self.buckets = last;
         let into = last - self.level();
+        self.share_due(last, into);
         while let Some(entry) = old.pop(&mut self.further) {
             let (bucket, further) = self.bucket_mut(into);
             bucket.put(entry, further);
         }
         if last.is_multiple_of(SEGMENT_BUCKETS) {
             self.segments.pop();
+            self.due.pop();
         }
+    }
+
+    /// Entries go from one bucket to another.
+    fn share_due(&mut self, from: usize, to: usize) {
+        let from = self.due[from / SEGMENT_BUCKETS];
+        let to = &mut self.due[to / SEGMENT_BUCKETS];
+        *to = from.min(*to);
+    }
+
+    /// The entry of this hash got this life, or has none.
+    pub fn set_due(&mut self, hash: NameHash, life: Option<u64>) {
+        if let Some(life) = life {
+            let segment = self.index(hash.0) / SEGMENT_BUCKETS;
+            self.due[segment] = life.min(self.due[segment]);
+        }
+    }
+
+    /// Whether the life of a key may be over.
+    #[must_use]
+    pub fn may_have_due(&self, now: u64) -> bool {
+        self.due.iter().any(|due| *due <= now)
+    }
+
+    /// The names of keys whose lives are over, about as many as `most` at the most.
+    pub fn due_names(&mut self, now: u64, most: usize) -> Vec<Box<[u8]>> {
+        let mut names = Vec::new();
+        for segment in 0..self.segments.len() {
+            if self.due[segment] > now {
+                continue;
+            }
+            if names.len() >= most {
+                break;
+            }
+            let mut next = NEVER;
+            self.segments[segment].iter().for_each(|bucket| {
+                bucket.for_each(|entry| match entry.life() {
+                    Some(life) if life <= now => names.push(entry.name().into()),
+                    Some(life) => next = life.min(next),
+                    None => {}
+                });
+            });
+            self.due[segment] = next;
+        }
+        names
     }
 
     /// Visit one bucket of a scan; returns the next cursor, 0 at the end. Cursors are low bits of hashes.
@@ -300,7 +353,7 @@ impl Table {
     /// Bytes that the table itself takes, without the entries.
     #[must_use]
     pub fn allocated_bytes(&self) -> usize {
-        self.segments.capacity() * size_of::<usize>()
+        (self.segments.capacity() + self.due.capacity()) * size_of::<usize>()
             + (self.segments.len() * SEGMENT_BUCKETS + self.further) * size_of::<Bucket>()
     }
 }
@@ -320,7 +373,7 @@ mod tests {
     }
 
     fn entry(name: &[u8]) -> Entry {
-        Entry::boxed(name, Value::Opaque).unwrap()
+        Entry::boxed(name, None, Value::Opaque).unwrap()
     }
 
     fn insert(table: &mut Table, name: &[u8]) {

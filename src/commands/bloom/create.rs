@@ -1,16 +1,18 @@
 //! Making Bloom filters, and making them grow: options, ranges, limits of memory.
 
-use crate::commands::context::Context;
-use crate::commands::dispatch::Outcome;
+use crate::commands::context::{Context, Host};
+use crate::commands::dispatch::{Outcome, Stop};
 use crate::commands::error::CommandError;
+use crate::commands::life;
 use crate::commands::words::{Words, double, is};
 use crate::config::Settings;
 use crate::filters::bits::AllocError;
 use crate::filters::bloom::{GrowthError, MAX_ERROR, Shape, ShapeError, options};
 use crate::filters::scalable_bloom::ScalableBloom;
 use crate::filters::{BloomMut, BloomRef, packed_bloom};
-use crate::keyspace::Place;
-use crate::keyspace::entry::{Entry, Value, ValueMut, ValueRef, packed_size};
+use crate::keyspace::effect::Effect;
+use crate::keyspace::entry::{Entry, EntryRef, Value, ValueMut, ValueRef, packs};
+use crate::keyspace::{Cell, Record};
 use crate::resp::{Args, Reply, parse_integer};
 
 /// Greatest growth factor that a command can ask for.
@@ -22,13 +24,55 @@ pub(super) struct NewFilter {
     capacity: u64,
     growth: u32,
     non_scaling: bool,
+    life: Option<u64>,
+}
+
+/// What limits the memory of a filter.
+#[derive(Clone, Copy)]
+pub(super) struct Bounds<'a> {
+    settings: &'a Settings,
+    host: &'a dyn Host,
+}
+
+impl<'a> Bounds<'a> {
+    pub(super) fn of(context: &Context<'a>) -> Self {
+        Self { settings: context.settings, host: context.host }
+    }
+
+    /// The settings.
+    pub(super) fn settings(self) -> &'a Settings {
+        self.settings
+    }
+
+    /// Whether a filter of `total` bytes of bits may be, `more` of which are new.
+    fn check(self, total: u64, more: u64) -> Result<(), CommandError> {
+        let limit = self.settings.max_filter_memory();
+        if total > limit {
+            return Err(CommandError::FilterTooLarge { bytes: total, limit });
+        }
+        if !self.host.has_room_for(more) {
+            return Err(CommandError::OutOfMemory);
+        }
+        Ok(())
+    }
+
+    /// Whether what was loaded, of so many bytes, may be kept.
+    pub(super) fn check_loaded(self, bytes: u64) -> Result<(), CommandError> {
+        self.check(bytes, bytes)
+    }
 }
 
 impl NewFilter {
     /// What an add makes: the settings' values.
     pub(super) fn by_default(settings: &Settings) -> Self {
         let growth = settings.bf_expansion_factor();
-        Self { error: settings.bf_error_rate(), capacity: settings.bf_initial_size(), growth, non_scaling: growth == 0 }
+        Self {
+            error: settings.bf_error_rate(),
+            capacity: settings.bf_initial_size(),
+            growth,
+            non_scaling: growth == 0,
+            life: None,
+        }
     }
 
     pub(super) fn set_error(&mut self, error: f64) {
@@ -45,28 +89,50 @@ impl NewFilter {
         self.non_scaling = growth == 0;
     }
 
+    /// The moment at which the key ends, in milliseconds since 1970.
+    pub(super) fn set_life(&mut self, life: u64) {
+        self.life = Some(life);
+    }
+
     pub(super) fn set_non_scaling(&mut self) {
         self.non_scaling = true;
     }
 
-    /// The filter, as an entry of this name.
+    /// Make the filter, where there is no key.
     ///
     /// # Errors
     /// The rate is too small to be halved, the filter is larger than allowed, or there is no memory.
-    pub(super) fn build(&self, name: &[u8], settings: &Settings) -> Result<Entry, CommandError> {
+    pub(super) fn create(&self, cell: &mut Cell<'_>, bounds: Bounds<'_>) -> Result<(), CommandError> {
         let options = if self.non_scaling { options::FIXED } else { options::SCALING };
         let shape = Shape::first(self.capacity, self.error, options).map_err(|error| match error {
             ShapeError::TooLarge => CommandError::InsufficientMemory { bytes: u64::MAX },
             ShapeError::Rate | ShapeError::NoEntries => CommandError::CannotCreate,
         })?;
-        check_size(shape.bytes, settings)?;
-        let payload = packed_bloom::payload_len([&shape]);
-        if packed_bloom::fits(&shape, self.growth) && packed_size(name, payload).is_some() {
-            let create = |payload: &mut [u8]| packed_bloom::create(payload, options, self.growth, &shape);
-            return Ok(Entry::packed_bloom(name, payload, create)?);
-        }
-        Ok(Entry::boxed(name, Value::Bloom(ScalableBloom::new(options, self.growth, shape)?))?)
+        bounds.check(shape.bytes, shape.bytes)?;
+        cell.insert(empty_filter(cell.name(), &shape, options, self.growth, self.life)?);
+        let (growth, life) = (self.growth, self.life);
+        cell.record(&Effect::BloomCreated { shape, options, growth, life });
+        Ok(())
     }
+}
+
+/// An empty filter of one sub-filter.
+///
+/// # Errors
+/// [`AllocError`] when there is no memory.
+pub(super) fn empty_filter(
+    name: &[u8],
+    shape: &Shape,
+    options: u32,
+    growth: u32,
+    life: Option<u64>,
+) -> Result<Entry, AllocError> {
+    let payload = packed_bloom::payload_len([shape]);
+    if packed_bloom::fits(shape, growth) && packs(name, payload) {
+        let create = |payload: &mut [u8]| packed_bloom::create(payload, options, growth, shape);
+        return Entry::packed_bloom(name, life, payload, create);
+    }
+    Entry::boxed(name, life, Value::Bloom(ScalableBloom::new(options, growth, *shape)?))
 }
 
 impl From<AllocError> for CommandError {
@@ -75,19 +141,13 @@ impl From<AllocError> for CommandError {
     }
 }
 
-/// Whether a filter may have so many bytes of bits.
-fn check_size(bytes: u64, settings: &Settings) -> Result<(), CommandError> {
-    let limit = settings.max_filter_memory();
-    if bytes > limit { Err(CommandError::FilterTooLarge { bytes, limit }) } else { Ok(()) }
-}
-
 /// Give a full filter its next sub-filter.
 ///
 /// # Errors
 /// No further one is possible or allowed, or there is no memory; the filter is as it was.
-pub(super) fn grow(entry: &mut Entry, settings: &Settings) -> Result<(), CommandError> {
+pub(super) fn grow(entry: &mut Entry, record: &dyn Record, bounds: Bounds<'_>) -> Result<(), CommandError> {
     let ValueRef::Bloom(bloom) = entry.value() else { return Err(CommandError::WrongType) };
-    let (filters, limit) = (bloom.len() as u64, u64::from(settings.bf_max_filters()));
+    let (filters, limit) = (bloom.len() as u64, u64::from(bounds.settings.bf_max_filters()));
     if filters >= limit {
         return Err(CommandError::TooManyFilters { filters, limit });
     }
@@ -95,23 +155,37 @@ pub(super) fn grow(entry: &mut Entry, settings: &Settings) -> Result<(), Command
         GrowthError::Shape(ShapeError::TooLarge) => CommandError::InsufficientMemory { bytes: u64::MAX },
         _ => CommandError::CannotGrow,
     })?;
-    check_size(bloom.bit_bytes().saturating_add(shape.bytes), settings)?;
-    if let BloomRef::Packed(chain) = bloom {
-        let repacked = chain.appended_len(&shape).filter(|payload| packed_size(entry.name(), *payload).is_some());
-        let grown = match repacked {
-            Some(payload) => Entry::packed_bloom(entry.name(), payload, |new| {
-                packed_bloom::append(chain.payload(), &shape, new);
-            })?,
-            None => {
-                let mut large = chain.to_scalable()?;
-                large.push_link(shape)?;
-                Entry::boxed(entry.name(), Value::Bloom(large))?
-            }
-        };
-        grown.as_ref().touch(entry.as_ref().stamp());
-        *entry = grown;
-    } else if let ValueMut::Bloom(BloomMut::Large(chain)) = entry.value_mut() {
-        chain.push_link(shape)?;
+    bounds.check(bloom.bit_bytes().saturating_add(shape.bytes), shape.bytes)?;
+    push_link(entry, &shape)?;
+    record.record(&Effect::BloomGrown { shape });
+    Ok(())
+}
+
+/// Give a filter a further sub-filter of this shape.
+///
+/// # Errors
+/// [`AllocError`] when there is no memory; the filter is as it was.
+pub(super) fn push_link(entry: &mut Entry, shape: &Shape) -> Result<(), AllocError> {
+    let (life, stamp) = (entry.as_ref().life(), entry.as_ref().stamp());
+    match entry.value_mut() {
+        ValueMut::Bloom(BloomMut::Large(chain)) => chain.push_link(*shape)?,
+        ValueMut::Bloom(BloomMut::Packed(_)) => {
+            let ValueRef::Bloom(BloomRef::Packed(chain)) = entry.value() else { return Ok(()) };
+            let repacked = chain.appended_len(shape).filter(|payload| packs(entry.name(), *payload));
+            let grown = match repacked {
+                Some(payload) => Entry::packed_bloom(entry.name(), life, payload, |new| {
+                    packed_bloom::append(chain.payload(), shape, new);
+                })?,
+                None => {
+                    let mut large = chain.to_scalable()?;
+                    large.push_link(*shape)?;
+                    Entry::boxed(entry.name(), life, Value::Bloom(large))?
+                }
+            };
+            grown.as_ref().set_stamp(stamp);
+            *entry = grown;
+        }
+        _ => {}
     }
     Ok(())
 }
@@ -138,23 +212,18 @@ fn in_range(what: &'static str, word: &[u8], min: u64, max: u64) -> Result<u64, 
     inside.ok_or(CommandError::OutOfRange { what, min, max })
 }
 
-/// `BF.RESERVE key error capacity [EXPANSION n] [NONSCALING]`
+/// `BF.RESERVE key error capacity [EXPANSION n] [NONSCALING] [EX s | PX ms | EXAT unix-s | PXAT unix-ms]`
 pub(super) fn reserve(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let filter = reserve_options(args, context.settings)?;
-    let name = &args[1];
-    context.keyspace.write(context.session.db, name, |place| match place {
-        Place::Vacant(vacant) => {
-            vacant.insert(filter.build(name, context.settings)?);
-            Ok(Reply::Ok)
-        }
-        Place::Occupied(entry) => Err(match entry.value() {
-            ValueRef::Bloom(_) => CommandError::ItemExists.into(),
-            _ => CommandError::WrongType.into(),
-        }),
+    let filter = reserve_options(args, context.settings, context.keyspace.clock().now())?;
+    let bounds = Bounds::of(context);
+    context.write(&args[1], |cell| match cell.get().map(EntryRef::value) {
+        None => filter.create(cell, bounds).map(|()| Reply::Ok).map_err(Stop::from),
+        Some(ValueRef::Bloom(_)) => Err(CommandError::ItemExists.into()),
+        Some(_) => Err(CommandError::WrongType.into()),
     })?
 }
 
-fn reserve_options(args: Args<'_>, settings: &Settings) -> Result<NewFilter, CommandError> {
+fn reserve_options(args: Args<'_>, settings: &Settings, now: u64) -> Result<NewFilter, CommandError> {
     let mut filter = NewFilter::by_default(settings);
     filter.set_error(error_rate(&args[2])?);
     filter.set_capacity(capacity(&args[3], settings)?);
@@ -171,6 +240,12 @@ fn reserve_options(args: Args<'_>, settings: &Settings) -> Result<NewFilter, Com
             if std::mem::replace(&mut non_scaling, true) {
                 return Err(CommandError::GivenTwice("NONSCALING"));
             }
+        } else if let Some(unit) = life::unit(word) {
+            if filter.life.is_some() {
+                return Err(CommandError::GivenTwice(unit.word()));
+            }
+            let value = words.next().ok_or(CommandError::NoValue(unit.lower_word()))?;
+            filter.set_life(life::moment(value, unit, now, "bf.reserve")?);
         } else {
             return Err(CommandError::Unexpected(word.into()));
         }

@@ -4,17 +4,17 @@
 
 use std::time::Instant;
 
+use super::create::Bounds;
 use super::figures::read_existing;
-use crate::codec::bloom::{
-    Chunk, ChunkError, Decoded, HeaderError, chunk_at, decode_header, encode_header, place_chunk,
-};
+use crate::codec::bloom::{Chunk, ChunkError, Decoded, HeaderError, chunk_at, decode_header, encode_header, place_chunk};
 use crate::commands::context::Context;
 use crate::commands::dispatch::{LongCommand, Outcome, Stop};
 use crate::commands::error::CommandError;
-use crate::config::Settings;
 use crate::filters::packed_bloom::PackedBloom;
-use crate::keyspace::entry::{Entry, Value, ValueMut, ValueRef, packed_size};
-use crate::keyspace::{Latched, Place, Vacant};
+use crate::keyspace::effect::Effect;
+use crate::keyspace::entry::{Entry, EntryRef, Value, ValueMut, ValueRef, packs};
+use crate::keyspace::latched::Latched;
+use crate::keyspace::{Cell, Record};
 use crate::resp::{Args, Reply, parse_integer};
 
 /// More bytes than this are not copied while a shard is held.
@@ -24,7 +24,7 @@ const COPIED_AT_ONCE: usize = 256 << 10;
 pub(super) fn scan_dump(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let name = &args[1];
     let iterator = parse_integer(&args[2]);
-    let end = context.session.dump_end(name);
+    let (end, may_latch) = (context.session.dump_end(name), context.may_latch());
     enum Piece {
         Header(Vec<u8>, u64),
         Data(Vec<u8>),
@@ -39,7 +39,7 @@ pub(super) fn scan_dump(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
         let chunk = chunk_at(bloom, iterator).filter(|_| end.is_none_or(|end| iterator as u64 <= end));
         Ok::<_, CommandError>(match chunk {
             None => Piece::End,
-            Some(chunk) if chunk.len > COPIED_AT_ONCE => Piece::Long(chunk),
+            Some(chunk) if may_latch && chunk.len > COPIED_AT_ONCE => Piece::Long(chunk),
             Some(chunk) => {
                 let mut data = vec![0; chunk.len];
                 bloom.copy_bytes(chunk.link, chunk.offset, &mut data);
@@ -58,7 +58,7 @@ pub(super) fn scan_dump(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
             context.session.end_dump(name);
             Ok(piece_reply(0, Vec::new()))
         }
-        Piece::Long(chunk) => match context.keyspace.latch(context.session.db, name)? {
+        Piece::Long(chunk) => match context.latch(name)? {
             Some(latched) => Err(Stop::Long(Box::new(LongCopy { latched, chunk, iterator, data: Vec::new() }))),
             None => Err(CommandError::NotFound.into()),
         },
@@ -77,9 +77,9 @@ struct LongCopy {
 }
 
 impl LongCommand for LongCopy {
-    fn step(&mut self, _: Args<'_>, until: Instant) -> Option<Reply> {
+    fn step(&mut self, _: &mut Context<'_>, _: Args<'_>, until: Instant) -> Option<Reply> {
         // The key may have changed between the look and the latch; then this piece is past the end.
-        let ValueRef::Bloom(bloom) = self.latched.entry_mut().value() else { return Some(piece_reply(0, Vec::new())) };
+        let ValueRef::Bloom(bloom) = self.latched.entry().value() else { return Some(piece_reply(0, Vec::new())) };
         if chunk_at(bloom, self.iterator) != Some(self.chunk) {
             return Some(piece_reply(0, Vec::new()));
         }
@@ -100,28 +100,35 @@ impl LongCommand for LongCopy {
 /// `BF.LOADCHUNK key iterator data`
 pub(super) fn load_chunk(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let iterator = parse_integer(&args[2]).ok_or(CommandError::text("ERR Second argument must be numeric"))?;
-    let (name, data, db) = (&args[1], &args[3], context.session.db);
-    let done = context.keyspace.write(db, name, |place| match place {
-        Place::Vacant(vacant) if iterator == 1 => {
-            create_from_header(vacant, name, data, context.settings).map(|()| true)
-        }
-        Place::Vacant(_) => Err(CommandError::NotFound),
-        Place::Occupied(mut entry) => {
-            let ValueMut::Bloom(mut bloom) = entry.value_mut() else { return Err(CommandError::WrongType) };
-            let chunk = place_chunk(bloom.as_ref(), iterator, data.len())?;
-            if chunk.len > COPIED_AT_ONCE {
+    let (name, data, bounds, may_latch) = (&args[1], &args[3], Bounds::of(context), context.may_latch());
+    let done = context.write(name, |cell| match cell.get().map(EntryRef::value) {
+        None if iterator == 1 => create_from_header(cell, data, bounds).map(|()| true),
+        None => Err(CommandError::NotFound),
+        Some(ValueRef::Bloom(bloom)) => {
+            let chunk = place_chunk(bloom, iterator, data.len())?;
+            if may_latch && chunk.len > COPIED_AT_ONCE {
                 return Ok(false);
             }
-            bloom.or_bytes(chunk.link, chunk.offset, data);
+            cell.change(|entry, record| or_in(entry, &record, chunk, 0, data));
             Ok(true)
         }
+        Some(_) => Err(CommandError::WrongType),
     })??;
     if done {
         return Ok(Reply::Ok);
     }
-    match context.keyspace.latch(db, name)? {
+    match context.latch(name)? {
         Some(latched) => Err(Stop::Long(Box::new(LongLoad { latched, iterator, done: 0 }))),
         None => Err(CommandError::NotFound.into()),
+    }
+}
+
+/// Or a piece of a chunk into a filter: the one that begins `from` bytes behind the chunk's first.
+fn or_in(entry: &mut Entry, record: &dyn Record, chunk: Chunk, from: usize, data: &[u8]) {
+    if let ValueMut::Bloom(mut bloom) = entry.value_mut() {
+        let offset = chunk.offset + from;
+        bloom.or_bytes(chunk.link, offset, data);
+        record.record(&Effect::BloomChunk { link: chunk.link as u32, offset: offset as u64, data });
     }
 }
 
@@ -135,25 +142,38 @@ impl From<ChunkError> for CommandError {
     }
 }
 
-fn create_from_header(vacant: Vacant<'_>, name: &[u8], header: &[u8], settings: &Settings) -> Result<(), CommandError> {
-    let limit = settings.max_filter_memory();
+fn create_from_header(cell: &mut Cell<'_>, header: &[u8], bounds: Bounds<'_>) -> Result<(), CommandError> {
+    let limit = bounds.settings().max_filter_memory();
     let decoded = decode_header(header, limit).map_err(|error| match error {
         HeaderError::Limit { bytes } => CommandError::FilterTooLarge { bytes, limit },
         HeaderError::Memory(error) => error.into(),
         _ => CommandError::BadData,
     })?;
-    let entry = match decoded {
-        Decoded::Packed(payload) if packed_size(name, payload.len()).is_some() => {
-            Entry::packed_bloom(name, payload.len(), |new| new.copy_from_slice(&payload))?
+    let entry = loaded_entry(cell.name(), None, decoded)?;
+    bounds.check_loaded(entry.allocated_bytes() as u64)?;
+    cell.insert(entry);
+    cell.record(&Effect::BloomHeader { header });
+    Ok(())
+}
+
+/// A loaded filter, as an entry.
+///
+/// # Errors
+/// [`AllocError`](crate::filters::bits::AllocError) when there is no memory.
+pub(in crate::commands) fn loaded_entry(
+    name: &[u8],
+    life: Option<u64>,
+    decoded: Decoded,
+) -> Result<Entry, crate::filters::bits::AllocError> {
+    match decoded {
+        Decoded::Packed(payload) if packs(name, payload.len()) => {
+            Entry::packed_bloom(name, life, payload.len(), |new| new.copy_from_slice(&payload))
         }
         Decoded::Packed(payload) => {
-            let chain = PackedBloom::new(&payload).to_scalable()?;
-            Entry::boxed(name, Value::Bloom(chain))?
+            Entry::boxed(name, life, Value::Bloom(PackedBloom::new(&payload).to_scalable()?))
         }
-        Decoded::Large(chain) => Entry::boxed(name, Value::Bloom(chain))?,
-    };
-    vacant.insert(entry);
-    Ok(())
+        Decoded::Large(chain) => Entry::boxed(name, life, Value::Bloom(chain)),
+    }
 }
 
 struct LongLoad {
@@ -163,22 +183,20 @@ struct LongLoad {
 }
 
 impl LongCommand for LongLoad {
-    fn step(&mut self, args: Args<'_>, until: Instant) -> Option<Reply> {
+    fn step(&mut self, _: &mut Context<'_>, args: Args<'_>, until: Instant) -> Option<Reply> {
         let data = &args[3];
         let refused = |error: CommandError| Some(Reply::Error(error.message()));
-        let ValueMut::Bloom(mut bloom) = self.latched.entry_mut().value_mut() else {
-            return refused(CommandError::WrongType);
-        };
+        let ValueRef::Bloom(bloom) = self.latched.entry().value() else { return refused(CommandError::WrongType) };
         // The key may have been made anew between the look and the latch.
-        let chunk = match place_chunk(bloom.as_ref(), self.iterator, data.len()) {
+        let chunk = match place_chunk(bloom, self.iterator, data.len()) {
             Ok(chunk) => chunk,
             Err(error) => return refused(error.into()),
         };
         while self.done < chunk.len {
-            let piece = &data[self.done..(self.done + COPIED_AT_ONCE).min(chunk.len)];
-            bloom.or_bytes(chunk.link, chunk.offset + self.done, piece);
-            self.done += piece.len();
-            if self.done < chunk.len && Instant::now() >= until {
+            let (from, to) = (self.done, (self.done + COPIED_AT_ONCE).min(chunk.len));
+            self.latched.change(|entry, record| or_in(entry, record, chunk, from, &data[from..to]));
+            self.done = to;
+            if to < chunk.len && Instant::now() >= until {
                 return None;
             }
         }

@@ -13,7 +13,7 @@ use crate::resp::{Args, Reply};
 
 /// Look at a Bloom filter that must be there.
 pub(super) fn read_existing<R>(
-    context: &Context<'_>,
+    context: &mut Context<'_>,
     name: &[u8],
     look: impl FnOnce(BloomRef<'_>) -> R,
 ) -> Result<R, Stop> {
@@ -26,9 +26,11 @@ pub(super) fn read_existing<R>(
 
 /// `BF.CARD key`
 pub(super) fn card(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    let missing_is_error = context.settings.filter_missing_is_error();
     context.read(&args[1], |entry| match entry.map(EntryRef::value) {
         Some(ValueRef::Bloom(bloom)) => Ok(Reply::Integer(bloom.items() as i64)),
         Some(_) => Err(CommandError::WrongType.into()),
+        None if missing_is_error => Err(CommandError::NotFound.into()),
         None => Ok(Reply::Integer(0)),
     })?
 }

@@ -5,23 +5,25 @@
 //! key's latch, in steps.
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
 use std::time::Instant;
 
 use smallvec::SmallVec;
 
-use super::create::{NewFilter, capacity, error_rate, expansion, grow};
+use super::create::{Bounds, NewFilter, capacity, error_rate, expansion, grow};
 use crate::commands::context::Context;
 use crate::commands::dispatch::{LongCommand, Outcome, Stop};
 use crate::commands::error::CommandError;
+use crate::commands::life;
 use crate::commands::table::RUN_LENGTH;
 use crate::commands::words::{Words, is};
 use crate::config::Settings;
 use crate::filters::bloom::HashPair;
 use crate::filters::scalable_bloom::ScalableBloom;
 use crate::filters::{BloomMut, BloomRef, Insert};
+use crate::keyspace::effect::Effect;
 use crate::keyspace::entry::{Entry, EntryRef, ValueMut, ValueRef};
-use crate::keyspace::{Latched, Place};
+use crate::keyspace::latched::Latched;
+use crate::keyspace::{Cell, Record};
 use crate::resp::{Args, Reply};
 
 /// Items are hashed, and their memory fetched, in groups of so many.
@@ -73,6 +75,16 @@ enum Missing {
     Refuse,
 }
 
+impl Missing {
+    /// What `ADD` does, unless the settings forbid that it creates.
+    fn by_add(settings: &Settings) -> Self {
+        match settings.filter_create_on_add() {
+            true => Self::Create(NewFilter::by_default(settings)),
+            false => Self::Refuse,
+        }
+    }
+}
+
 /// The items of a request, from its word `first` on.
 #[derive(Clone, Copy)]
 struct Items<'a> {
@@ -106,28 +118,28 @@ impl<'a> Items<'a> {
 
 /// `BF.ADD key item`
 pub(super) fn add(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let missing = Missing::Create(NewFilter::by_default(context.settings));
+    let missing = Missing::by_add(context.settings);
     Ok(add_items(context, args, Items::of(args, 2), &missing)?.into_single())
 }
 
 /// `BF.MADD key item …`
 pub(super) fn add_many(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let missing = Missing::Create(NewFilter::by_default(context.settings));
+    let missing = Missing::by_add(context.settings);
     Ok(add_items(context, args, Items::of(args, 2), &missing)?.into_reply())
 }
 
 /// `BF.INSERT key [CAPACITY n] [ERROR r] [EXPANSION n] [NOCREATE] [NONSCALING] ITEMS item …`
 pub(super) fn insert(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let (missing, first) = insert_options(args, context.settings)?;
+    let (missing, first) = insert_options(args, context.settings, context.keyspace.clock().now())?;
     Ok(add_items(context, args, Items::of(args, first), &missing)?.into_reply())
 }
 
-fn insert_options(args: Args<'_>, settings: &Settings) -> Result<(Missing, usize), CommandError> {
+fn insert_options(args: Args<'_>, settings: &Settings, now: u64) -> Result<(Missing, usize), CommandError> {
     let arity = || CommandError::WrongArity("bf.insert".into());
     // RedisBloom has one text for a value that is no number and one that is out of range here.
     let bad = |text| move |_| CommandError::text(text);
     let mut filter = NewFilter::by_default(settings);
-    let (mut no_create, mut non_scaling) = (false, false);
+    let (mut no_create, mut non_scaling, mut life) = (false, false, None);
     let mut words = Words::from(args, 2);
     while let Some(word) = words.next() {
         if is(word, "ITEMS") {
@@ -136,6 +148,9 @@ fn insert_options(args: Args<'_>, settings: &Settings) -> Result<(Missing, usize
             }
             if non_scaling {
                 filter.set_non_scaling();
+            }
+            if let Some(life) = life {
+                filter.set_life(life);
             }
             return Ok((if no_create { Missing::Refuse } else { Missing::Create(filter) }, words.position()));
         } else if is(word, "CAPACITY") {
@@ -151,6 +166,11 @@ fn insert_options(args: Args<'_>, settings: &Settings) -> Result<(Missing, usize
             no_create = true;
         } else if is(word, "NONSCALING") {
             non_scaling = true;
+        } else if let Some(unit) = life::unit(word) {
+            let value = words.next().ok_or_else(arity)?;
+            if life.replace(life::moment(value, unit, now, "bf.insert")?).is_some() {
+                return Err(CommandError::GivenTwice(unit.word()));
+            }
         } else {
             return Err(CommandError::UnknownArgument);
         }
@@ -162,6 +182,8 @@ fn insert_options(args: Args<'_>, settings: &Settings) -> Result<(Missing, usize
 enum Found {
     /// All is done.
     Done,
+    /// A large filter, which may be added to under the shared lock.
+    Large,
     /// The rest needs the exclusive lock.
     Exclusive,
     /// The rest needs the latch.
@@ -170,59 +192,89 @@ enum Found {
     WrongType,
 }
 
-fn add_items(context: &Context<'_>, args: Args<'_>, items: Items<'_>, missing: &Missing) -> Result<Answers, Stop> {
-    let (keyspace, settings, db) = (context.keyspace, context.settings, context.session.db);
-    let name = &args[1];
+fn add_items(
+    context: &mut Context<'_>,
+    args: Args<'_>,
+    items: Items<'_>,
+    missing: &Missing,
+) -> Result<Answers, Stop> {
+    let (name, bounds, may_latch) = (&args[1], Bounds::of(context), context.may_latch());
     let mut answers = Answers::default();
-    let found = keyspace.read(db, name, |entry| match entry.map(EntryRef::value) {
-        None if items.take_long(1) => Found::Long,
-        None => Found::Exclusive,
-        Some(ValueRef::Bloom(bloom)) if items.take_long(bloom.len()) => Found::Long,
-        Some(ValueRef::Bloom(BloomRef::Packed(_))) => Found::Exclusive,
-        Some(ValueRef::Bloom(BloomRef::Large(chain))) => add_shared(chain, items, &mut answers),
-        Some(_) => Found::WrongType,
-    })?;
+    let found = match context.held {
+        Some(_) => context.peek(name, |entry| first_look(entry, items))?,
+        None => context.keyspace.share(context.session.db, name, |entry, record| match first_look(entry, items) {
+            Found::Large => match entry.map(EntryRef::value) {
+                Some(ValueRef::Bloom(BloomRef::Large(chain))) => add_shared(chain, &record, items, &mut answers),
+                _ => Found::Exclusive,
+            },
+            found => found,
+        })?,
+    };
     match found {
         Found::Done => return Ok(answers),
         Found::WrongType => return Err(CommandError::WrongType.into()),
-        Found::Exclusive | Found::Long => {}
+        Found::Large | Found::Exclusive | Found::Long => {}
     }
-    let done = keyspace.write(db, name, |place| {
-        let mut entry = match (place, missing) {
-            (Place::Occupied(entry), _) => entry,
-            (Place::Vacant(vacant), Missing::Create(filter)) => vacant.insert(filter.build(name, settings)?),
-            (Place::Vacant(_), Missing::Refuse) => return Err(CommandError::NotFound),
-        };
-        if !matches!(entry.value(), ValueRef::Bloom(_)) {
-            return Err(CommandError::WrongType);
+    let long = matches!(found, Found::Long) && may_latch;
+    context.write(name, |cell| {
+        match (cell.get().map(EntryRef::value), missing) {
+            (Some(ValueRef::Bloom(_)), _) => {}
+            (Some(_), _) => return Err(CommandError::WrongType),
+            (None, Missing::Create(filter)) => filter.create(cell, bounds)?,
+            (None, Missing::Refuse) => return Err(CommandError::NotFound),
         }
-        if matches!(found, Found::Exclusive) {
-            while answers.len() < items.len() && add_group(&mut entry, settings, items, &mut answers).is_continue() {}
-            return Ok(true);
+        if !long {
+            cell.change(|entry, record| {
+                let group = |answers: &mut _| add_group(entry, &record, bounds, items, answers);
+                add_groups(items, &mut answers, group);
+            });
         }
-        Ok(false)
+        Ok(())
     })??;
-    if done {
+    if !long {
         return Ok(answers);
     }
-    // The key was there a moment ago. Should it be gone again by now, the client is told to try everything once more.
-    match keyspace.latch(db, name)? {
-        Some(latched) => {
-            Err(Stop::Long(Box::new(LongAdd { latched, settings: settings.clone(), first: items.first, answers })))
-        }
+    // The key was there a moment ago. Should it be gone again by now, everything is tried once more.
+    match context.latch(name)? {
+        Some(latched) => Err(Stop::Long(Box::new(LongAdd { latched, first: items.first, answers }))),
         None => add_items(context, args, items, missing),
     }
 }
 
+/// What the key of an add is.
+fn first_look(entry: Option<EntryRef<'_>>, items: Items<'_>) -> Found {
+    match entry.map(EntryRef::value) {
+        None if items.take_long(1) => Found::Long,
+        None => Found::Exclusive,
+        Some(ValueRef::Bloom(bloom)) if items.take_long(bloom.len()) => Found::Long,
+        Some(ValueRef::Bloom(BloomRef::Packed(_))) => Found::Exclusive,
+        Some(ValueRef::Bloom(BloomRef::Large(_))) => Found::Large,
+        Some(_) => Found::WrongType,
+    }
+}
+
+/// Group after group, until one breaks.
+fn add_groups(items: Items<'_>, answers: &mut Answers, mut group: impl FnMut(&mut Answers) -> ControlFlow<()>) {
+    while answers.len() < items.len() && group(answers).is_continue() {}
+}
+
+/// Tell which items of a group were counted.
+fn record_added(record: &dyn Record, link: usize, group: &[&[u8]], outcomes: impl Iterator<Item = bool>) {
+    let added: Group<'_> = group.iter().zip(outcomes).filter(|(_, added)| *added).map(|(item, _)| *item).collect();
+    if !added.is_empty() {
+        record.record(&Effect::BloomAdded { link: link as u32, items: &added });
+    }
+}
+
 /// Add to a large filter under the shared lock, if its newest sub-filter has room for all.
-fn add_shared(chain: &ScalableBloom, items: Items<'_>, answers: &mut Answers) -> Found {
+fn add_shared(chain: &ScalableBloom, record: &dyn Record, items: Items<'_>, answers: &mut Answers) -> Found {
     let room = chain.links().last().map_or(0, |link| link.shape().entries.saturating_sub(link.items()));
     if room < items.len() as u64 {
         return Found::Exclusive;
     }
     while answers.len() < items.len() {
         let group = items.group(answers.len());
-        let (outcomes, done) = insert_group(chain, &group);
+        let (outcomes, done) = insert_group(chain, record, &group);
         outcomes[..done].iter().for_each(|outcome| answers.push(*outcome == Insert::Added));
         // Other clients took the room meanwhile.
         if done < group.len() {
@@ -233,10 +285,12 @@ fn add_shared(chain: &ScalableBloom, items: Items<'_>, answers: &mut Answers) ->
 }
 
 /// What became of each item of a group, and how many of them went the usual way.
-fn insert_group(chain: &ScalableBloom, group: &[&[u8]]) -> ([Insert; GROUP], usize) {
+fn insert_group(chain: &ScalableBloom, record: &dyn Record, group: &[&[u8]]) -> ([Insert; GROUP], usize) {
     let mut outcomes = [Insert::Present; GROUP];
     let pairs = hash_group(BloomRef::Large(chain), group);
     let done = chain.insert_shared_many(&pairs[..group.len()], &mut outcomes[..group.len()]);
+    let newest = chain.links().len() - 1;
+    record_added(record, newest, group, outcomes[..done].iter().map(|outcome| *outcome == Insert::Added));
     (outcomes, done)
 }
 
@@ -247,16 +301,22 @@ fn hash_group(bloom: BloomRef<'_>, group: &[&[u8]]) -> [HashPair; GROUP] {
 }
 
 /// Add the next group of items to a filter that nobody else uses; breaks when the rest is not to be tried.
-fn add_group(entry: &mut Entry, settings: &Settings, items: Items<'_>, answers: &mut Answers) -> ControlFlow<()> {
+fn add_group(
+    entry: &mut Entry,
+    record: &dyn Record,
+    bounds: Bounds<'_>,
+    items: Items<'_>,
+    answers: &mut Answers,
+) -> ControlFlow<()> {
     let group = items.group(answers.len());
     let mut group = &group[..];
     if let ValueRef::Bloom(BloomRef::Large(chain)) = entry.value() {
-        let (outcomes, done) = insert_group(chain, group);
+        let (outcomes, done) = insert_group(chain, record, group);
         outcomes[..done].iter().for_each(|outcome| answers.push(*outcome == Insert::Added));
         group = &group[done..];
     }
     for item in group {
-        match add_one(entry, settings, item) {
+        match add_one(entry, record, bounds, item) {
             Ok(added) => answers.push(added),
             Err(error) => {
                 answers.push_error(&error);
@@ -270,16 +330,20 @@ fn add_group(entry: &mut Entry, settings: &Settings, items: Items<'_>, answers: 
 }
 
 /// Add an item to a filter that nobody else uses, which grows if it must.
-fn add_one(entry: &mut Entry, settings: &Settings, item: &[u8]) -> Result<bool, CommandError> {
+fn add_one(entry: &mut Entry, record: &dyn Record, bounds: Bounds<'_>, item: &[u8]) -> Result<bool, CommandError> {
     for grown in [false, true] {
         let ValueMut::Bloom(mut bloom) = entry.value_mut() else { return Err(CommandError::WrongType) };
         let pair = bloom.as_ref().hash(item);
         match bloom.insert(pair) {
-            Insert::Added => return Ok(true),
+            Insert::Added => {
+                let newest = bloom.as_ref().len() - 1;
+                record.record(&Effect::BloomAdded { link: newest as u32, items: &[item] });
+                return Ok(true);
+            }
             Insert::Present => return Ok(false),
             Insert::Full => return Err(CommandError::NonScalingFull),
             Insert::NeedsGrowth if grown => break,
-            Insert::NeedsGrowth => grow(entry, settings)?,
+            Insert::NeedsGrowth => grow(entry, record, bounds)?,
         }
     }
     Err(CommandError::CannotGrow)
@@ -287,85 +351,99 @@ fn add_one(entry: &mut Entry, settings: &Settings, item: &[u8]) -> Result<bool, 
 
 struct LongAdd {
     latched: Latched,
-    settings: Arc<Settings>,
     first: usize,
     answers: Answers,
 }
 
 impl LongCommand for LongAdd {
-    fn step(&mut self, args: Args<'_>, until: Instant) -> Option<Reply> {
-        let items = Items::of(args, self.first);
-        while self.answers.len() < items.len() {
-            if add_group(self.latched.entry_mut(), &self.settings, items, &mut self.answers).is_break() {
-                break;
+    fn step(&mut self, context: &mut Context<'_>, args: Args<'_>, until: Instant) -> Option<Reply> {
+        let (items, bounds) = (Items::of(args, self.first), Bounds::of(context));
+        let Self { latched, answers, .. } = self;
+        let done = latched.change(|entry, record| {
+            while answers.len() < items.len() {
+                if add_group(entry, record, bounds, items, answers).is_break() {
+                    break;
+                }
+                if Instant::now() >= until {
+                    return answers.len() == items.len();
+                }
             }
-            if Instant::now() >= until {
-                return None;
-            }
-        }
-        Some(std::mem::take(&mut self.answers).into_reply())
+            true
+        });
+        done.then(|| std::mem::take(&mut self.answers).into_reply())
     }
 }
 
 /// A run of `BF.ADD` on one key.
 pub(super) fn run_add(context: &mut Context<'_>, key: &[u8], items: &[&[u8]]) -> SmallVec<[bool; RUN_LENGTH]> {
     let (keyspace, db) = (context.keyspace, context.session.db);
-    let shared = keyspace.read(db, key, |entry| match entry.map(EntryRef::value) {
+    let shared = keyspace.share(db, key, |entry, record| match entry.map(EntryRef::value) {
         Some(ValueRef::Bloom(BloomRef::Large(chain))) => {
-            let (outcomes, done) = insert_group(chain, items);
+            let (outcomes, done) = insert_group(chain, &record, items);
             Some(outcomes[..done].iter().map(|outcome| *outcome == Insert::Added).collect())
         }
         _ => None,
     });
     match shared {
         Ok(Some(answers)) => answers,
-        Ok(None) => keyspace.write(db, key, |place| run_add_small(place, items)).unwrap_or_default(),
+        Ok(None) => keyspace.write(db, key, |cell| run_add_small(cell, items)).unwrap_or_default(),
         Err(_) => SmallVec::new(),
     }
 }
 
-fn run_add_small(place: Place<'_>, items: &[&[u8]]) -> SmallVec<[bool; RUN_LENGTH]> {
-    let Place::Occupied(mut entry) = place else { return SmallVec::new() };
-    let ValueMut::Bloom(BloomMut::Packed(mut chain)) = entry.value_mut() else { return SmallVec::new() };
-    let options = chain.as_ref().options();
-    let insert = |item: &&[u8]| match chain.insert(HashPair::with_options(item, options)) {
-        Insert::Added => Some(true),
-        Insert::Present => Some(false),
-        Insert::Full | Insert::NeedsGrowth => None,
-    };
-    items.iter().map_while(insert).collect()
+fn run_add_small(cell: &mut Cell<'_>, items: &[&[u8]]) -> SmallVec<[bool; RUN_LENGTH]> {
+    let answers = cell.change(|entry, record| {
+        let ValueMut::Bloom(BloomMut::Packed(mut chain)) = entry.value_mut() else { return SmallVec::new() };
+        let (options, newest) = (chain.as_ref().options(), chain.as_ref().len() - 1);
+        let insert = |item: &&[u8]| match chain.insert(HashPair::with_options(item, options)) {
+            Insert::Added => Some(true),
+            Insert::Present => Some(false),
+            Insert::Full | Insert::NeedsGrowth => None,
+        };
+        let answers: SmallVec<[bool; RUN_LENGTH]> = items.iter().map_while(insert).collect();
+        record_added(&record, newest, items, answers.iter().copied());
+        answers
+    });
+    answers.unwrap_or_default()
+}
+
+/// Whether a missing key is an error.
+fn check_missing(context: &Context<'_>, missing: bool) -> Result<(), CommandError> {
+    if missing && context.settings.filter_missing_is_error() { Err(CommandError::NotFound) } else { Ok(()) }
 }
 
 /// `BF.EXISTS key item`; false for a key of another type, as in RedisBloom.
 pub(super) fn exists(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let found = context.read(&args[1], |entry| match entry.map(EntryRef::value) {
-        Some(ValueRef::Bloom(bloom)) => bloom.contains(bloom.hash(&args[2])),
-        _ => false,
+    let (found, missing) = context.read(&args[1], |entry| match entry.map(EntryRef::value) {
+        Some(ValueRef::Bloom(bloom)) => (bloom.contains(bloom.hash(&args[2])), false),
+        other => (false, other.is_none()),
     })?;
+    check_missing(context, missing)?;
     Ok(Reply::Bool(found))
 }
 
 /// `BF.MEXISTS key item …`; false for a key of another type, as in RedisBloom.
 pub(super) fn exists_many(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let items = Items::of(args, 2);
+    let (items, may_latch) = (Items::of(args, 2), context.may_latch());
     let mut found = SmallVec::new();
-    let long = context.read(&args[1], |entry| match entry.map(EntryRef::value) {
-        Some(ValueRef::Bloom(bloom)) if items.take_long(bloom.len()) => true,
+    let (long, missing) = context.read(&args[1], |entry| match entry.map(EntryRef::value) {
+        Some(ValueRef::Bloom(bloom)) if may_latch && items.take_long(bloom.len()) => (true, false),
         Some(ValueRef::Bloom(bloom)) => {
             while found.len() < items.len() {
                 find_group(bloom, &items.group(found.len()), &mut found);
             }
-            false
+            (false, false)
         }
-        _ => {
+        other => {
             found.resize(items.len(), false);
-            false
+            (false, other.is_none())
         }
     })?;
+    check_missing(context, missing)?;
     if !long {
         return Ok(Reply::Bools(found));
     }
-    match context.keyspace.latch(context.session.db, &args[1])? {
+    match context.latch(&args[1])? {
         Some(latched) => Err(Stop::Long(Box::new(LongExists { latched, found }))),
         None => exists_many(context, args),
     }
@@ -384,10 +462,9 @@ struct LongExists {
 }
 
 impl LongCommand for LongExists {
-    fn step(&mut self, args: Args<'_>, until: Instant) -> Option<Reply> {
+    fn step(&mut self, _: &mut Context<'_>, args: Args<'_>, until: Instant) -> Option<Reply> {
         let items = Items::of(args, 2);
-        let entry = self.latched.entry_mut();
-        let ValueRef::Bloom(bloom) = entry.value() else {
+        let ValueRef::Bloom(bloom) = self.latched.entry().value() else {
             return Some(Reply::Error(CommandError::WrongType.message()));
         };
         while self.found.len() < items.len() {
@@ -402,13 +479,14 @@ impl LongCommand for LongExists {
 
 /// A run of `BF.EXISTS` on one key.
 pub(super) fn run_exists(context: &mut Context<'_>, key: &[u8], items: &[&[u8]]) -> SmallVec<[bool; RUN_LENGTH]> {
-    let (mut found, counters) = (SmallVec::new(), context.counters);
+    let (mut found, counters, settings) = (SmallVec::new(), context.counters, context.settings);
     // A key that is away gives no answer here; the handler waits for it.
     let _busy = context.keyspace.read(context.session.db, key, |entry| match entry.map(EntryRef::value) {
         Some(ValueRef::Bloom(bloom)) => {
             counters.hits.add(items.len() as u64);
             find_group(bloom, items, &mut found);
         }
+        None if settings.filter_missing_is_error() => {}
         other => {
             if other.is_some() { &counters.hits } else { &counters.misses }.add(items.len() as u64);
             found.resize(items.len(), false);

@@ -1,0 +1,118 @@
+//! What a change did: complete in itself, so that doing it again elsewhere gives the same bytes.
+//!
+//! Every change of the keyspace is told to the [`Journal`] as exactly one effect, while the lock under which it happened is
+//! still held: so the order of effects on a key is the order of its changes. An effect never depends on a default, a limit,
+//! a clock or a random choice; it says what came of them: settings in full, moments as absolute times, which items were
+//! counted and in which sub-filter.
+
+use crate::filters::bloom::Shape;
+
+/// A change of one key, or of whole databases.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Effect<'a> {
+    /// A Bloom filter was made.
+    BloomCreated {
+        /// Its first sub-filter.
+        shape: Shape,
+        /// Its [options](crate::filters::bloom::options).
+        options: u32,
+        /// Its growth factor.
+        growth: u32,
+        /// When it ends, in milliseconds since 1970.
+        life: Option<u64>,
+    },
+    /// Items were counted as new.
+    BloomAdded {
+        /// In this sub-filter, the oldest being 0.
+        link: u32,
+        /// These.
+        items: &'a [&'a [u8]],
+    },
+    /// A Bloom filter got a further sub-filter.
+    BloomGrown {
+        /// The sub-filter.
+        shape: Shape,
+    },
+    /// A Bloom filter was made from the header of a dump.
+    BloomHeader {
+        /// The header.
+        header: &'a [u8],
+    },
+    /// A piece of a dump was or-ed in.
+    BloomChunk {
+        /// Into this sub-filter.
+        link: u32,
+        /// From this byte on.
+        offset: u64,
+        /// These bytes.
+        data: &'a [u8],
+    },
+    /// The key was made, or replaced, from a `DUMP` payload.
+    Restored {
+        /// The payload.
+        payload: &'a [u8],
+        /// When the key ends.
+        life: Option<u64>,
+    },
+    /// The key's life was set or taken away.
+    Life {
+        /// When it ends.
+        life: Option<u64>,
+    },
+    /// The key is gone.
+    Deleted {
+        /// Why.
+        cause: Cause,
+    },
+    /// The key has another name; a key that had it is gone.
+    Renamed {
+        /// The new name.
+        to: &'a [u8],
+    },
+    /// The key was copied, with its life; a key that was there is gone.
+    Copied {
+        /// The copy's database.
+        db: usize,
+        /// The copy's name.
+        to: &'a [u8],
+    },
+    /// The key moved to another database.
+    Moved {
+        /// That database.
+        db: usize,
+    },
+    /// All keys are gone: of the database named beside the effect, or of all.
+    Flushed {
+        /// Of all databases.
+        all: bool,
+    },
+    /// The database named beside the effect and this one changed places.
+    Swapped {
+        /// The other database.
+        with: usize,
+    },
+}
+
+/// Why a key is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// A client said so.
+    Command,
+    /// Its life ended.
+    Expired,
+    /// Its memory was needed.
+    Evicted,
+}
+
+/// Hears of every change.
+pub trait Journal: Send + Sync {
+    /// A change happened to the key `name` of database `db` (for those of whole databases the name is empty). The lock is
+    /// held: no key may be touched from here.
+    fn record(&self, db: usize, name: &[u8], effect: &Effect<'_>);
+
+    /// What is recorded from here to the end by this thread belongs together: a transaction. All its locks are held.
+    fn begin_group(&self) {}
+
+    /// The end of what belongs together.
+    fn end_group(&self) {}
+}

@@ -1,0 +1,248 @@
+//! Several keys at one moment: their shards locked together, or their entries taken out together.
+//!
+//! Locks are taken in the order of the shards, each once; whoever holds some asks for no more. So no two can wait for each
+//! other.
+
+use std::sync::Arc;
+
+use parking_lot::{Mutex, RwLockWriteGuard};
+use smallvec::SmallVec;
+
+use super::effect::Effect;
+use super::entry::{Entry, EntryRef};
+use super::latch::Wait;
+use super::shard::{Cell, Common, Shard};
+use super::table::{NameHash, Table};
+use super::{DATABASES, Keyspace, SHARDS, shard_index};
+use crate::filters::bits::AllocError;
+
+/// Keys that nobody else can touch.
+pub struct Held<'k> {
+    common: &'k Common,
+    source: Source<'k>,
+}
+
+enum Source<'k> {
+    /// These shards are locked.
+    Locked { indices: SmallVec<[usize; 8]>, guards: SmallVec<[RwLockWriteGuard<'k, Shard>; 8]> },
+    /// The entries stand in a shard of their own; see [`super::latched`].
+    Private(Arc<Mutex<Shard>>),
+}
+
+impl Keyspace {
+    /// Lock the shards of these keys.
+    ///
+    /// # Errors
+    /// [`Wait`] when a long command has one of the keys; nothing is locked then.
+    pub fn lock<'n>(&self, keys: impl Iterator<Item = (usize, &'n [u8])> + Clone) -> Result<Held<'_>, Wait> {
+        let mut held =
+            Held::of_shards(self, keys.clone().map(|(_, name)| shard_index(self.common.hash(name))).collect());
+        for (db, name) in keys {
+            let hash = self.common.hash(name);
+            if let Some(latch) = held.shard(hash, |shard| shard.latch_of(db, hash, name)) {
+                return Err(Wait::new(latch));
+            }
+        }
+        Ok(held)
+    }
+
+    /// Lock all shards.
+    ///
+    /// # Errors
+    /// [`Wait`] when a long command has a key in one of the databases that `concerned` names; nothing is locked then.
+    pub fn lock_all(&self, concerned: impl Fn(usize) -> bool) -> Result<Held<'_>, Wait> {
+        let guards: SmallVec<[_; 8]> = self.shards.iter().map(|shard| shard.0.write()).collect();
+        let away = guards.iter().flat_map(|shard| &shard.away).find(|(db, _)| concerned(*db));
+        if let Some((_, latch)) = away {
+            return Err(Wait::new(latch.clone()));
+        }
+        Ok(Held { common: &self.common, source: Source::Locked { indices: (0..SHARDS).collect(), guards } })
+    }
+
+    /// The keys in this shard of their own, which nobody else sees.
+    pub(super) fn hold_private(&self, shard: &Arc<Mutex<Shard>>) -> Held<'_> {
+        Held { common: &self.common, source: Source::Private(shard.clone()) }
+    }
+}
+
+impl<'k> Held<'k> {
+    /// Lock these shards, each once and in order.
+    pub(super) fn of_shards(keyspace: &'k Keyspace, mut indices: SmallVec<[usize; 8]>) -> Self {
+        indices.sort_unstable();
+        indices.dedup();
+        let guards = indices.iter().map(|index| keyspace.shards[*index].0.write()).collect();
+        Self { common: &keyspace.common, source: Source::Locked { indices, guards } }
+    }
+
+    pub(super) fn shard<R>(&mut self, hash: NameHash, work: impl FnOnce(&mut Shard) -> R) -> R {
+        match &mut self.source {
+            Source::Locked { indices, guards } => {
+                let at = indices.binary_search(&shard_index(hash)).expect("the key's shard was locked");
+                work(&mut guards[at])
+            }
+            Source::Private(shard) => work(&mut shard.lock()),
+        }
+    }
+
+    /// Look at a key.
+    ///
+    /// # Errors
+    /// [`Wait`] when a long command has it: not for the keys that this was made for.
+    pub fn read<R>(&mut self, db: usize, name: &[u8], look: impl FnOnce(Option<EntryRef<'_>>) -> R) -> Result<R, Wait> {
+        let (common, hash) = (self.common, self.common.hash(name));
+        self.shard(hash, |shard| shard.get(common, db, hash, name).map(look))
+    }
+
+    /// Work on a key.
+    ///
+    /// # Errors
+    /// As [`Held::read`].
+    pub fn write<R>(&mut self, db: usize, name: &[u8], work: impl FnOnce(&mut Cell<'_>) -> R) -> Result<R, Wait> {
+        let (common, hash) = (self.common, self.common.hash(name));
+        self.shard(hash, |shard| shard.cell(common, db, hash, name).map(|mut cell| work(&mut cell)))
+    }
+
+    /// Whether the keys stand in a shard of their own, so that no lock is held.
+    #[must_use]
+    pub fn is_private(&self) -> bool {
+        self.private().is_some()
+    }
+
+    /// The private shard, if the keys stand in one.
+    pub(super) fn private(&self) -> Option<&Arc<Mutex<Shard>>> {
+        match &self.source {
+            Source::Private(shard) => Some(shard),
+            Source::Locked { .. } => None,
+        }
+    }
+
+    /// Give a key another name, in place of a key that has it. There must be a key `from`.
+    ///
+    /// # Errors
+    /// [`AllocError`] when there is no memory; nothing has changed then.
+    pub fn rename(&mut self, db: usize, from: &[u8], to: &[u8]) -> Result<Result<(), AllocError>, Wait> {
+        let Some(mut entry) = self.write(db, from, |cell| cell.take())? else { return Ok(Ok(())) };
+        if let Err(error) = entry.rename(to) {
+            return self.write(db, from, |cell| cell.insert(entry)).map(|()| Err(error));
+        }
+        self.put(db, to, entry)?;
+        self.write(db, from, |cell| cell.record(&Effect::Renamed { to }))?;
+        Ok(Ok(()))
+    }
+
+    /// Take a key to another database, in which there must be none of that name.
+    ///
+    /// # Errors
+    /// As [`Held::read`].
+    pub fn move_key(&mut self, from: usize, name: &[u8], to: usize) -> Result<(), Wait> {
+        if let Some(entry) = self.write(from, name, |cell| cell.take())? {
+            self.put(to, name, entry)?;
+            self.write(from, name, |cell| cell.record(&Effect::Moved { db: to }))?;
+        }
+        Ok(())
+    }
+
+    /// Put an entry where it belongs, in place of what is there, as part of a change that is recorded elsewhere.
+    ///
+    /// # Errors
+    /// As [`Held::read`].
+    pub fn put(&mut self, db: usize, name: &[u8], entry: Entry) -> Result<(), Wait> {
+        let common = self.common;
+        self.write(db, name, |cell| {
+            if let Some(old) = cell.take() {
+                common.reaper.free_entry(old);
+            }
+            cell.insert(entry);
+            cell.touch_watchers();
+        })
+    }
+
+    fn for_each_shard(&mut self, mut work: impl FnMut(&mut Shard)) {
+        match &mut self.source {
+            Source::Locked { guards, .. } => guards.iter_mut().for_each(|guard| work(guard)),
+            Source::Private(shard) => work(&mut shard.lock()),
+        }
+    }
+
+    /// Delete all keys of one database, or of all. All shards must be locked. Memory is freed in the background.
+    pub fn flush(&mut self, db: Option<usize>) {
+        let common = self.common;
+        let concerned = |other: usize| db.is_none_or(|db| db == other);
+        let (mut tables, mut bytes) = (Vec::new(), 0);
+        self.for_each_shard(|shard| {
+            let Shard { tables: present, watched, .. } = shard;
+            watched.touch_all(concerned, |db, name| present[db].get(common.hash(name), name).is_some());
+            for (_, table) in present.iter_mut().enumerate().filter(|(db, _)| concerned(*db)) {
+                if !table.is_empty() {
+                    table.for_each(|entry| bytes += entry.allocated_bytes() as i64);
+                    tables.push(std::mem::take(table));
+                }
+            }
+        });
+        common.flushed(db, bytes, tables);
+    }
+
+    /// Exchange two databases. All shards must be locked.
+    pub fn swap(&mut self, one: usize, other: usize) {
+        let common = self.common;
+        self.for_each_shard(|shard| {
+            let Shard { tables, watched, .. } = shard;
+            let exists = |db: usize, name: &[u8]| {
+                let hash = common.hash(name);
+                let there = |db: usize| tables[db].get(hash, name).is_some();
+                there(db) || there(if db == one { other } else { one })
+            };
+            watched.touch_all(|db| db == one || db == other, exists);
+            tables.swap(one, other);
+        });
+        common.swapped(one, other);
+    }
+
+    /// Visit the keys of one shard; all must be locked.
+    pub(super) fn with_shard<R>(&mut self, index: usize, work: impl FnOnce(&Shard) -> R) -> R {
+        match &mut self.source {
+            Source::Locked { guards, .. } => work(&guards[index]),
+            Source::Private(shard) => work(&shard.lock()),
+        }
+    }
+
+    /// What is recorded from here on belongs together, to the end of this.
+    pub fn begin_group(&self) {
+        self.common.journal.iter().for_each(|journal| journal.begin_group());
+    }
+
+    /// The end of what belongs together.
+    pub fn end_group(&self) {
+        self.common.journal.iter().for_each(|journal| journal.end_group());
+    }
+}
+
+impl Common {
+    fn flushed(&self, db: Option<usize>, bytes: i64, tables: Vec<Table>) {
+        use std::sync::atomic::Ordering::Relaxed;
+        for db in (0..DATABASES).filter(|other| db.is_none_or(|db| db == *other)) {
+            self.figures.keys[db].store(0, Relaxed);
+            self.figures.lives[db].store(0, Relaxed);
+        }
+        self.figures.bytes.fetch_sub(bytes, Relaxed);
+        self.record_whole(db.unwrap_or(0), &Effect::Flushed { all: db.is_none() });
+        self.reaper.free_tables(tables);
+    }
+
+    fn swapped(&self, one: usize, other: usize) {
+        use std::sync::atomic::Ordering::Relaxed;
+        for counts in [&self.figures.keys, &self.figures.lives] {
+            let count = counts[one].load(Relaxed);
+            let count = counts[other].swap(count, Relaxed);
+            counts[one].store(count, Relaxed);
+        }
+        self.record_whole(one, &Effect::Swapped { with: other });
+    }
+
+    fn record_whole(&self, db: usize, effect: &Effect<'_>) {
+        self.figures.changes.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        if let Some(journal) = &self.journal {
+            journal.record(db, b"", effect);
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! A shard, and one key's place in it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
+
+use smallvec::SmallVec;
+
+use super::clock::Clock;
+use super::effect::{Cause, Effect, Journal};
+use super::entry::{Entry, EntryGuard, EntryRef, ValueRef};
+use super::latch::{Latch, Wait};
+use super::reaper::Reaper;
+use super::table::{NameHash, Table};
+use super::watch::Watched;
+use super::DATABASES;
+
+/// What all shards of a keyspace share.
+pub(super) struct Common {
+    pub(super) hasher: ahash::RandomState,
+    pub(super) clock: Clock,
+    /// Seconds since the start, for the entries' access stamps.
+    pub(super) now: AtomicU32,
+    /// Whether uses are counted, for the policies that go by them.
+    pub(super) counts_uses: AtomicBool,
+    pub(super) journal: Option<Arc<dyn Journal>>,
+    pub(super) reaper: Reaper,
+    pub(super) figures: Figures,
+}
+
+/// Running totals.
+#[derive(Default)]
+pub(super) struct Figures {
+    /// Keys of each database.
+    pub(super) keys: [AtomicI64; DATABASES],
+    /// Those of them with a life.
+    pub(super) lives: [AtomicI64; DATABASES],
+    /// Bytes that the entries hold.
+    pub(super) bytes: AtomicI64,
+    /// Keys removed because their life was over.
+    pub(super) expired: AtomicU64,
+    /// Keys removed because their memory was needed.
+    pub(super) evicted: AtomicU64,
+    /// Changes.
+    pub(super) changes: AtomicU64,
+}
+
+impl Figures {
+    /// An entry comes (`sign` 1) or goes (-1).
+    pub(super) fn count(&self, db: usize, entry: EntryRef<'_>, sign: i64) {
+        self.keys[db].fetch_add(sign, Ordering::Relaxed);
+        if entry.life().is_some() {
+            self.lives[db].fetch_add(sign, Ordering::Relaxed);
+        }
+        self.bytes.fetch_add(sign * entry.allocated_bytes() as i64, Ordering::Relaxed);
+    }
+}
+
+impl Common {
+    pub(super) fn hash(&self, name: &[u8]) -> NameHash {
+        NameHash(self.hasher.hash_one(name))
+    }
+
+    /// A key is used.
+    pub(super) fn touch(&self, entry: EntryRef<'_>) {
+        entry.touch(self.now.load(Ordering::Relaxed), self.counts_uses.load(Ordering::Relaxed));
+    }
+
+    /// Whether the key's life is over.
+    pub(super) fn is_over(&self, entry: EntryRef<'_>) -> bool {
+        entry.life().is_some_and(|life| life <= self.clock.now())
+    }
+}
+
+/// One shard of the keyspace.
+#[derive(Default)]
+pub(super) struct Shard {
+    pub(super) tables: [Table; DATABASES],
+    /// The latches of the entries that are away.
+    pub(super) away: SmallVec<[(usize, Arc<Latch>); 1]>,
+    pub(super) watched: Watched,
+}
+
+impl Shard {
+    /// A key that is there: its life is not over, and no long command has it.
+    ///
+    /// # Errors
+    /// [`Wait`] when a long command has it.
+    pub(super) fn get(
+        &self,
+        common: &Common,
+        db: usize,
+        hash: NameHash,
+        name: &[u8],
+    ) -> Result<Option<EntryRef<'_>>, Wait> {
+        let Some(entry) = self.tables[db].get(hash, name) else { return Ok(None) };
+        if let ValueRef::Busy { latch, .. } = entry.value() {
+            return Err(Wait::new(latch.clone()));
+        }
+        Ok((!common.is_over(entry)).then_some(entry))
+    }
+
+    /// The latch of an entry that is away.
+    pub(super) fn latch_of(&self, db: usize, hash: NameHash, name: &[u8]) -> Option<Arc<Latch>> {
+        if self.away.is_empty() {
+            return None;
+        }
+        match self.tables[db].get(hash, name)?.value() {
+            ValueRef::Busy { latch, .. } => Some(latch.clone()),
+            _ => None,
+        }
+    }
+
+    /// The place of a key, for writing. A key whose life is over is removed first.
+    ///
+    /// # Errors
+    /// [`Wait`] when a long command has it.
+    pub(super) fn cell<'a>(
+        &'a mut self,
+        common: &'a Common,
+        db: usize,
+        hash: NameHash,
+        name: &'a [u8],
+    ) -> Result<Cell<'a>, Wait> {
+        if let Some(latch) = self.latch_of(db, hash, name) {
+            return Err(Wait::new(latch));
+        }
+        let over = self.tables[db].get(hash, name).is_some_and(|entry| common.is_over(entry));
+        let mut cell = Cell { shard: self, common, db, hash, name };
+        if over {
+            cell.delete(Cause::Expired);
+        }
+        Ok(cell)
+    }
+}
+
+/// Tells a change to whom it concerns; for changes under a shared lock.
+#[derive(Clone, Copy)]
+pub struct Recorder<'a> {
+    pub(super) common: &'a Common,
+    pub(super) watched: &'a Watched,
+    pub(super) db: usize,
+    pub(super) name: &'a [u8],
+}
+
+/// Hears of changes of one key.
+pub trait Record {
+    /// The key was changed.
+    fn record(&self, effect: &Effect<'_>);
+}
+
+impl Record for Recorder<'_> {
+    fn record(&self, effect: &Effect<'_>) {
+        self.watched.touch(self.db, self.name);
+        self.common.figures.changes.fetch_add(1, Ordering::Relaxed);
+        if let Some(journal) = &self.common.journal {
+            journal.record(self.db, self.name, effect);
+        }
+    }
+}
+
+/// The place of one key, under its shard's exclusive lock; there may be no key in it.
+pub struct Cell<'a> {
+    shard: &'a mut Shard,
+    common: &'a Common,
+    db: usize,
+    hash: NameHash,
+    name: &'a [u8],
+}
+
+impl<'a> Cell<'a> {
+    /// The key, for reading.
+    #[must_use]
+    pub fn get(&self) -> Option<EntryRef<'_>> {
+        self.shard.tables[self.db].get(self.hash, self.name)
+    }
+
+    /// The key's name, whether there is a key or not.
+    #[must_use]
+    pub fn name(&self) -> &'a [u8] {
+        self.name
+    }
+
+    /// Work on the key; the totals follow what became of it. `None` if there is no key.
+    pub fn change<R>(&mut self, work: impl FnOnce(&mut Entry, Recorder<'_>) -> R) -> Option<R> {
+        let Shard { tables, watched, .. } = &mut *self.shard;
+        let mut entry = tables[self.db].get_mut(self.hash, self.name)?;
+        self.common.touch(entry.as_ref());
+        let recorder = Recorder { common: self.common, watched, db: self.db, name: self.name };
+        let figures = &self.common.figures;
+        let before = (entry.allocated_bytes() as i64, entry.as_ref().life());
+        let result = work(&mut entry, recorder);
+        let after = (entry.allocated_bytes() as i64, entry.as_ref().life());
+        drop(entry);
+        if before.0 != after.0 {
+            figures.bytes.fetch_add(after.0 - before.0, Ordering::Relaxed);
+        }
+        if before.1 != after.1 {
+            figures.lives[self.db]
+                .fetch_add(i64::from(after.1.is_some()) - i64::from(before.1.is_some()), Ordering::Relaxed);
+            tables[self.db].set_due(self.hash, after.1);
+        }
+        Some(result)
+    }
+
+    /// Put a key here, of this cell's name. There must be none.
+    pub fn insert(&mut self, entry: Entry) {
+        self.common.touch(entry.as_ref());
+        self.common.figures.count(self.db, entry.as_ref(), 1);
+        let (common, life) = (self.common, entry.as_ref().life());
+        let table = &mut self.shard.tables[self.db];
+        let _: EntryGuard<'_> = table.insert(self.hash, entry, |name| common.hash(name));
+        table.set_due(self.hash, life);
+    }
+
+    /// Take the key away, without telling anybody: for what comes back under another name.
+    pub fn take(&mut self) -> Option<Entry> {
+        let entry = self.shard.tables[self.db].remove(self.hash, self.name)?;
+        self.common.figures.count(self.db, entry.as_ref(), -1);
+        Some(entry)
+    }
+
+    /// Delete the key; its memory is freed in the background if there is much of it. Tells whether there was one.
+    pub fn delete(&mut self, cause: Cause) -> bool {
+        let Some(entry) = self.take() else { return false };
+        self.common.reaper.free_entry(entry);
+        match cause {
+            Cause::Command => {}
+            Cause::Expired => drop(self.common.figures.expired.fetch_add(1, Ordering::Relaxed)),
+            Cause::Evicted => drop(self.common.figures.evicted.fetch_add(1, Ordering::Relaxed)),
+        }
+        self.record(&Effect::Deleted { cause });
+        true
+    }
+
+    /// The key was changed.
+    pub fn record(&self, effect: &Effect<'_>) {
+        let recorder =
+            Recorder { common: self.common, watched: &self.shard.watched, db: self.db, name: self.name };
+        recorder.record(effect);
+    }
+
+    /// A key was put here by a change that is recorded for another key: who watches this one hears of it.
+    pub fn touch_watchers(&self) {
+        self.shard.watched.touch(self.db, self.name);
+    }
+}

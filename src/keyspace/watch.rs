@@ -1,0 +1,107 @@
+//! `WATCH`: a client hears whether keys were changed.
+//!
+//! A shard keeps the names that are watched in it, few or none; whoever changes a key looks there, under the lock that he
+//! holds anyway, and raises the flags.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::Keyspace;
+
+/// Raised when one of the keys that it stands for was changed.
+#[derive(Clone, Default)]
+pub struct Flag(Arc<AtomicBool>);
+
+impl Flag {
+    /// Whether it was raised.
+    #[must_use]
+    pub fn is_raised(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+
+    fn raise(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+type Key = (usize, Box<[u8]>);
+
+/// The watched names of a shard.
+#[derive(Default)]
+pub(super) struct Watched {
+    flags: HashMap<Key, Vec<Flag>>,
+}
+
+impl Watched {
+    /// A key was changed.
+    pub(super) fn touch(&self, db: usize, name: &[u8]) {
+        if !self.flags.is_empty()
+            && let Some(flags) = self.flags.get(&(db, Box::from(name)))
+        {
+            flags.iter().for_each(Flag::raise);
+        }
+    }
+
+    /// These databases were changed as a whole; `exists` tells whether a key is there.
+    pub(super) fn touch_all(&self, changed: impl Fn(usize) -> bool, exists: impl Fn(usize, &[u8]) -> bool) {
+        let touched = self.flags.iter().filter(|((db, name), _)| changed(*db) && exists(*db, name));
+        touched.for_each(|(_, flags)| flags.iter().for_each(Flag::raise));
+    }
+
+    fn add(&mut self, key: Key, flag: Flag) {
+        self.flags.entry(key).or_default().push(flag);
+    }
+
+    fn remove(&mut self, key: &Key, flag: &Flag) {
+        if let Some(flags) = self.flags.get_mut(key) {
+            flags.retain(|other| !Arc::ptr_eq(&other.0, &flag.0));
+            if flags.is_empty() {
+                self.flags.remove(key);
+            }
+        }
+    }
+}
+
+/// The keys that a client watches; they are no longer watched when this is dropped.
+pub struct Watch {
+    keyspace: Arc<Keyspace>,
+    keys: Vec<Key>,
+    flag: Flag,
+}
+
+impl Watch {
+    /// Nothing yet.
+    #[must_use]
+    pub fn new(keyspace: &Arc<Keyspace>) -> Self {
+        Self { keyspace: keyspace.clone(), keys: Vec::new(), flag: Flag::default() }
+    }
+
+    /// Watch this key too. One whose life is over counts as changed already when it is removed.
+    pub fn add(&mut self, db: usize, name: &[u8]) {
+        let key = (db, Box::from(name));
+        if !self.keys.contains(&key) {
+            self.keyspace.shard_of(name).write().watched.add(key.clone(), self.flag.clone());
+            self.keys.push(key);
+        }
+    }
+
+    /// Raised when one of the keys was changed.
+    #[must_use]
+    pub fn flag(&self) -> &Flag {
+        &self.flag
+    }
+
+    /// The keys.
+    pub fn keys(&self) -> impl Iterator<Item = (usize, &[u8])> {
+        self.keys.iter().map(|(db, name)| (*db, &name[..]))
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        for key in &self.keys {
+            self.keyspace.shard_of(&key.1).write().watched.remove(key, &self.flag);
+        }
+    }
+}
