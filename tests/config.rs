@@ -62,6 +62,8 @@ fn the_defaults_are_the_documented_ones() {
         ("tcp-keepalive", "300"),
         ("tcp-backlog", "511"),
         ("databases", "16"),
+        ("save", ""),
+        ("appendonly", "no"),
         ("client-query-buffer-limit", "1073741824"),
         ("client-output-buffer-limit", "normal 268435456 0 0 pubsub 33554432 8388608 60"),
         ("proto-max-bulk-len", "536870912"),
@@ -176,7 +178,7 @@ fn mistakes_in_a_file_are_one_clear_line() {
             "seendb.conf, line 1: 'client-output-buffer-limit replica 1 2 3': \
              Invalid client class 'replica' specified in buffer limit configuration.",
         ),
-        ("save 900 1", "seendb.conf, line 1: 'save 900 1': unknown directive 'save'"),
+        ("save 900 1", "seendb.conf, line 1: 'save 900 1': wrong number of arguments"),
     ] {
         assert_eq!(mistake(text), message);
     }

@@ -150,7 +150,13 @@ fn run_requests(
 }
 
 fn call(context: &mut Context<'_>, command: Option<&'static Command>, args: Args<'_>) -> Outcome {
-    let Some(command) = command else { return Err(unknown_command(args).into()) };
+    let Some(command) = command else {
+        // A browser was made to talk to us by some page; it must not get to the commands in the body of its request.
+        if HTTP_WORDS.iter().any(|word| args[0].eq_ignore_ascii_case(word)) {
+            context.session.closing = true;
+        }
+        return Err(unknown_command(args).into());
+    };
     let (command, full_name) = resolve(command, args)?;
     if !command.takes(args.len()) {
         return Err(CommandError::WrongArity(full_name.to_string().into()).into());
@@ -199,6 +205,9 @@ fn unknown_subcommand(container: &Command, word: &[u8]) -> CommandError {
     let container = container.name.to_ascii_uppercase();
     CommandError::Text(format!("ERR unknown subcommand '{}'. Try {container} HELP.", quoted(word)).into())
 }
+
+/// First words of lines that only an HTTP request has.
+const HTTP_WORDS: [&[u8]; 2] = [b"post", b"host:"];
 
 /// The most bytes of arguments that the error about an unknown command repeats.
 const ARGUMENTS_SHOWN_BYTES: usize = 128;

@@ -182,7 +182,7 @@ directives! {
     Dir: "dir", Kind::Folder, Text("./"), AtStart,
         "working folder; relative paths of other directives start here";
     Threads: "threads", Kind::Integer { min: 1, max: 256 }, Cores, AtStart,
-        "threads that run commands";
+        "most threads that run commands; as many as the load needs do";
     MaxClients: "maxclients", Kind::Integer { min: 1, max: u32::MAX as u64 }, Text("10000"), Live,
         "most clients connected at the same time";
     Timeout: "timeout", Kind::Integer { min: 0, max: MAX_INT }, Text("0"), Live,
@@ -193,6 +193,10 @@ directives! {
         "length of the queue of connections that wait to be accepted";
     Databases: "databases", Kind::Integer { min: 16, max: 16 }, Text("16"), AtStart,
         "number of databases; always 16";
+    Save: "save", Kind::Choice(&[""]), Text(""), Live,
+        "when to take a snapshot by itself; always empty, never: this release keeps everything in memory only";
+    AppendOnly: "appendonly", Kind::Choice(&["no"]), Text("no"), Live,
+        "whether to log every change to a file; always no in this release";
     ClientQueryBufferLimit: "client-query-buffer-limit", Kind::Bytes { min: MIB, max: MAX }, Text("1gb"), Live,
         "most bytes of requests held for one client before it is disconnected";
     ClientOutputBufferLimit: "client-output-buffer-limit", Kind::OutputLimits,
@@ -367,7 +371,7 @@ mod tests {
         assert_eq!(nearest(b"Tcp_Keepalive"), Some("tcp-keepalive"));
         assert_eq!(nearest(b"prot"), Some("port"));
         assert_eq!(nearest(b"foo"), None);
-        assert_eq!(nearest(b"appendonly"), None);
+        assert_eq!(nearest(b"replicaof"), None);
         assert_eq!(nearest(&[b'x'; 100_000]), None);
     }
 

@@ -13,7 +13,7 @@
 //! table compares those before it follows the pointer.
 //!
 //! This is one of the few modules with `unsafe`. The invariant it keeps: `header` points to a live allocation made by
-//! [`Entry::allocate`], whose size and field offsets follow from its own first bytes, which never change after the
+//! `Entry::allocate`, whose size and field offsets follow from its own first bytes, which never change after the
 //! allocation was made (`stamp` apart, which is atomic); a payload in form *boxed* holds a pointer from `Box::into_raw`.
 
 use std::alloc::Layout;

@@ -312,7 +312,7 @@ impl Keyspace {
         last
     }
 
-    /// Bytes that the tables take, without the entries in them. Walks every bucket.
+    /// Bytes that the tables take, without the entries in them.
     #[must_use]
     pub fn table_bytes(&self) -> usize {
         let of = |shard: &Padded| shard.0.read().tables.iter().map(Table::allocated_bytes).sum::<usize>();

@@ -1,8 +1,8 @@
 //! What the allocator gives out for a request: jemalloc's size classes.
 //!
 //! Memory is accounted per key without asking the allocator about each pointer. jemalloc's classes follow one rule:
-//! multiples of 16 up to 128 (8 below 16), then four classes to each doubling. The server's allocator is jemalloc; a test
-//! there compares this function with it.
+//! multiples of 16 up to 128 (8 below 16), then four classes to each doubling, and whole pages above 32 KiB. The server's
+//! allocator is jemalloc; a test there compares this function with it.
 
 /// Bytes that an allocation of `bytes` really takes.
 #[must_use]
@@ -11,6 +11,7 @@ pub const fn size_class(bytes: usize) -> usize {
         0 => 0,
         1..=8 => 8,
         9..=128 => bytes.next_multiple_of(16),
+        32_769.. => bytes.next_multiple_of(4096),
         _ => {
             let spacing = 1 << ((bytes - 1).ilog2() - 2);
             bytes.next_multiple_of(spacing)
@@ -24,7 +25,7 @@ mod tests {
 
     #[test]
     fn classes_of_jemalloc() {
-        // From the table in jemalloc's manual page (64-bit, 4 KiB pages).
+        // From the table in jemalloc's manual page (64-bit, 4 KiB pages), and its release 5.3.1 for large ones.
         for (bytes, class) in [
             (1, 8),
             (8, 8),
@@ -42,7 +43,8 @@ mod tests {
             (2049, 2560),
             (14_337, 16_384),
             (16_385, 20_480),
-            (65_537, 81_920),
+            (32_769, 36_864),
+            (65_537, 69_632),
         ] {
             assert_eq!(size_class(bytes), class, "{bytes}");
         }

@@ -7,7 +7,7 @@
 //! N, else to `h mod S`: buckets 0 .. N - S have been split, the rest not yet. The next split sends the entries of bucket
 //! N - S whose hash has bit S set to the new bucket N. Shrinking is the same backwards.
 //!
-//! **Buckets** are one cache line: seven tagged entries and a link to a further line. At [`KEYS_PER_BUCKET`] keys a bucket on
+//! **Buckets** are one cache line: seven tagged entries and a link to a further line. At `KEYS_PER_BUCKET` keys a bucket on
 //! average the table takes about 12 bytes a key and 1.3 lines a look-up. Buckets stand in segments that never move; only
 //! their directory, eight bytes for 16 buckets, is ever reallocated.
 //!
@@ -67,46 +67,51 @@ impl Bucket {
         self.slots.iter().position(|slot| slot.as_ref().is_some_and(|slot| is(slot, hash, name)))
     }
 
-    fn put(&mut self, entry: TaggedEntry) -> &mut TaggedEntry {
+    /// `further` counts the lines of all chains behind their first.
+    fn put(&mut self, entry: TaggedEntry, further: &mut usize) -> &mut TaggedEntry {
         let mut bucket = self;
         while bucket.slots.iter().all(Option::is_some) {
-            bucket = bucket.next.get_or_insert_default();
+            bucket = bucket.next.get_or_insert_with(|| {
+                *further += 1;
+                Box::default()
+            });
         }
         let free = bucket.slots.iter_mut().find(|slot| slot.is_none()).expect("a slot is free");
         free.insert(entry)
     }
 
-    fn take(&mut self, hash: NameHash, name: &[u8]) -> Option<TaggedEntry> {
+    fn take(&mut self, hash: NameHash, name: &[u8], further: &mut usize) -> Option<TaggedEntry> {
         match self.position(hash, name) {
             Some(at) => {
                 let taken = self.slots[at].take();
                 if let Some(next) = &mut self.next {
-                    self.slots[at] = next.pop();
-                    self.drop_empty_next();
+                    self.slots[at] = next.pop(further);
+                    self.drop_empty_next(further);
                 }
                 taken
             }
             None => {
-                let taken = self.next.as_mut()?.take(hash, name);
-                self.drop_empty_next();
+                let taken = self.next.as_mut()?.take(hash, name, further);
+                self.drop_empty_next(further);
                 taken
             }
         }
     }
 
     /// Any one entry, from the end of the chain.
-    fn pop(&mut self) -> Option<TaggedEntry> {
+    fn pop(&mut self, further: &mut usize) -> Option<TaggedEntry> {
         if let Some(next) = &mut self.next {
-            let popped = next.pop();
-            self.drop_empty_next();
+            let popped = next.pop(further);
+            self.drop_empty_next(further);
             return popped;
         }
         self.slots.iter_mut().rev().find_map(Option::take)
     }
 
-    fn drop_empty_next(&mut self) {
+    fn drop_empty_next(&mut self, further: &mut usize) {
         if self.next.as_ref().is_some_and(|next| next.next.is_none() && next.slots.iter().all(Option::is_none)) {
             self.next = None;
+            *further -= 1;
         }
     }
 
@@ -132,9 +137,12 @@ fn is(slot: &TaggedEntry, hash: NameHash, name: &[u8]) -> bool {
 /// The names of one database that fall to one shard.
 #[derive(Default)]
 pub struct Table {
+    #[allow(clippy::vec_box, reason = "the directory may move, the buckets may not")]
     segments: Vec<Box<[Bucket; SEGMENT_BUCKETS]>>,
     buckets: usize,
     len: usize,
+    /// Cache lines that hang behind buckets.
+    further: usize,
 }
 
 impl Table {
@@ -165,8 +173,9 @@ impl Table {
         &self.segments[index / SEGMENT_BUCKETS][index % SEGMENT_BUCKETS]
     }
 
-    fn bucket_mut(&mut self, index: usize) -> &mut Bucket {
-        &mut self.segments[index / SEGMENT_BUCKETS][index % SEGMENT_BUCKETS]
+    /// A bucket, and the count that its methods keep.
+    fn bucket_mut(&mut self, index: usize) -> (&mut Bucket, &mut usize) {
+        (&mut self.segments[index / SEGMENT_BUCKETS][index % SEGMENT_BUCKETS], &mut self.further)
     }
 
     /// The entry of this name.
@@ -184,7 +193,7 @@ impl Table {
             return None;
         }
         let index = self.index(hash.0);
-        self.bucket_mut(index).find_mut(hash, name).map(TaggedEntry::entry_mut)
+        self.bucket_mut(index).0.find_mut(hash, name).map(TaggedEntry::entry_mut)
     }
 
     /// Put in an entry whose name is not there yet. `hash_of` gives the hash of any name in the table.
@@ -195,7 +204,8 @@ impl Table {
         }
         self.len += 1;
         let index = self.index(hash.0);
-        self.bucket_mut(index).put(TaggedEntry::new(entry, hash.tag())).entry_mut()
+        let (bucket, further) = self.bucket_mut(index);
+        bucket.put(TaggedEntry::new(entry, hash.tag()), further).entry_mut()
     }
 
     /// Take out the entry of this name.
@@ -204,7 +214,8 @@ impl Table {
             return None;
         }
         let index = self.index(hash.0);
-        let taken = self.bucket_mut(index).take(hash, name)?;
+        let (bucket, further) = self.bucket_mut(index);
+        let taken = bucket.take(hash, name, further)?;
         self.len -= 1;
         if self.buckets > 1 && self.len < (self.buckets - 1) * FEWEST_KEYS_PER_BUCKET {
             self.merge();
@@ -222,20 +233,22 @@ impl Table {
         }
         let (level, new) = (self.level(), self.buckets);
         self.buckets += 1;
-        let mut old = std::mem::take(self.bucket_mut(new - level));
-        while let Some(entry) = old.pop() {
+        let mut old = std::mem::take(self.bucket_mut(new - level).0);
+        while let Some(entry) = old.pop(&mut self.further) {
             let index = self.index(hash_of(entry.entry().name()).0);
-            self.bucket_mut(index).put(entry);
+            let (bucket, further) = self.bucket_mut(index);
+            bucket.put(entry, further);
         }
     }
 
     fn merge(&mut self) {
         let last = self.buckets - 1;
-        let mut old = std::mem::take(self.bucket_mut(last));
+        let mut old = std::mem::take(self.bucket_mut(last).0);
         self.buckets = last;
         let into = last - self.level();
-        while let Some(entry) = old.pop() {
-            self.bucket_mut(into).put(entry);
+        while let Some(entry) = old.pop(&mut self.further) {
+            let (bucket, further) = self.bucket_mut(into);
+            bucket.put(entry, further);
         }
         if last.is_multiple_of(SEGMENT_BUCKETS) {
             self.segments.pop();
@@ -287,10 +300,8 @@ impl Table {
     /// Bytes that the table itself takes, without the entries.
     #[must_use]
     pub fn allocated_bytes(&self) -> usize {
-        let further = |bucket: &Bucket| std::iter::successors(bucket.next.as_deref(), |b| b.next.as_deref()).count();
-        let lines: usize = (0..self.buckets).map(|index| further(self.bucket(index))).sum();
         self.segments.capacity() * size_of::<usize>()
-            + (self.segments.len() * SEGMENT_BUCKETS + lines) * size_of::<Bucket>()
+            + (self.segments.len() * SEGMENT_BUCKETS + self.further) * size_of::<Bucket>()
     }
 }
 
@@ -356,6 +367,8 @@ mod tests {
             let mut seen = HashSet::new();
             table.for_each(|entry| assert!(seen.insert(entry.name().to_vec())));
             assert_eq!(seen, model);
+            let behind = |b: &Bucket| std::iter::successors(b.next.as_deref(), |b| b.next.as_deref()).count();
+            assert_eq!(table.further, (0..table.buckets).map(|index| behind(table.bucket(index))).sum::<usize>());
         }
         for name in model {
             assert!(table.remove(hash_of(&name), &name).is_some());

@@ -53,6 +53,13 @@ pub(super) enum Origin {
     Worker(Box<State>),
 }
 
+impl Origin {
+    /// Whether the connection is turned away.
+    pub(super) fn is_refusal(&self) -> bool {
+        matches!(self, Self::New { refusal: Some(_) })
+    }
+}
+
 /// How serving a connection ended.
 pub(super) enum Ending {
     /// The connection is closed.

@@ -184,5 +184,5 @@ fn refusal(shared: &Shared, peer: Option<IpAddr>) -> Option<&'static str> {
              config file, to keep it), or, if only trusted machines reach the port, use 'CONFIG SET protected-mode no'.",
         );
     }
-    (shared.clients.len() as u64 >= shared.max_clients()).then_some("ERR max number of clients reached")
+    (shared.workers.clients() as u64 >= shared.max_clients()).then_some("ERR max number of clients reached")
 }

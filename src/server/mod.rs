@@ -4,7 +4,7 @@
 //!
 //! Workers each run a single-threaded tokio runtime; a connection belongs to one of them, so a batch of commands runs from
 //! the read to the write without another thread being woken. As many workers serve as the load needs, up to `threads`:
-//! see [`balance`]. The main thread accepts, keeps the clocks, sweeps idle clients and waits for signals.
+//! see `balance`. The main thread accepts, keeps the clocks, sweeps idle clients and waits for signals.
 //!
 //! # The end
 //!

@@ -36,6 +36,11 @@ impl Workers {
         self.active.load(Ordering::Relaxed)
     }
 
+    /// How many clients all of them have.
+    pub(super) fn clients(&self) -> usize {
+        self.connections.iter().map(|count| count.load(Ordering::Relaxed)).sum()
+    }
+
     /// Give a new connection to the serving worker that has the fewest.
     pub(super) fn hand_over(&self, shared: &Arc<Shared>, accepted: Accepted) {
         let serving = self.connections[..self.active()].iter().map(|count| count.load(Ordering::Relaxed));
@@ -45,10 +50,11 @@ impl Workers {
 
     /// Serve a connection at this worker until it ends or belongs to another one.
     fn serve_at(&self, index: usize, shared: &Arc<Shared>, socket: Socket, origin: Origin) {
-        self.connections[index].fetch_add(1, Ordering::Relaxed);
+        // Counted from here on, so that a burst of new connections cannot pass the limit. One that is turned away is not
+        // a client.
+        let counted = (!origin.is_refusal()).then(|| Counted::new(shared, index));
         let shared = shared.clone();
         self.handles[index].spawn(async move {
-            let counted = Counted { shared: &shared, index };
             match serve(&shared, index, socket, origin).await {
                 Ok(Ending::Over) => {}
                 Ok(Ending::Moved { to, socket, origin }) => {
@@ -67,12 +73,19 @@ impl Workers {
 }
 
 /// A connection that a worker has, however it ends.
-struct Counted<'s> {
-    shared: &'s Shared,
+struct Counted {
+    shared: Arc<Shared>,
     index: usize,
 }
 
-impl Drop for Counted<'_> {
+impl Counted {
+    fn new(shared: &Arc<Shared>, index: usize) -> Self {
+        shared.workers.connections[index].fetch_add(1, Ordering::Relaxed);
+        Self { shared: shared.clone(), index }
+    }
+}
+
+impl Drop for Counted {
     fn drop(&mut self) {
         self.shared.workers.connections[self.index].fetch_sub(1, Ordering::Relaxed);
     }
@@ -118,5 +131,57 @@ impl Balancer {
             shared.workers.active.store(active, Ordering::Relaxed);
             shared.clients.deal(active, shared.now());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Environment, Settings};
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+
+    /// A connection that is dealt to and fro while it is used loses nothing: neither requests, nor its state.
+    #[test]
+    fn connections_move_between_workers() {
+        let environment = Environment { cores: 2, memory: None, folder: "/".into() };
+        let settings = Settings::new(environment, []);
+        let shared = Arc::new(Shared::new(settings, 100, Workers::start(2).unwrap()));
+        let mut clients: Vec<UnixStream> = (0..4)
+            .map(|_| {
+                let (ours, theirs) = UnixStream::pair().unwrap();
+                theirs.set_nonblocking(true).unwrap();
+                shared.workers.hand_over(&shared, Accepted { socket: Socket::Unix(theirs), refusal: None });
+                ours
+            })
+            .collect();
+        for (n, client) in clients.iter_mut().enumerate() {
+            ask(client, &format!("SELECT {n}\r\nCLIENT SETNAME c{n}\r\n"), "+OK\r\n+OK\r\n");
+        }
+        let mut workers = [false; 2];
+        for round in 0..200 {
+            shared.clients.deal(1 + round % 2, shared.now());
+            for (n, client) in clients.iter_mut().enumerate() {
+                // Half a request is on the way while the connection is to move.
+                client.write_all(b"BF.ADD k").unwrap();
+                ask(client, " item\r\n", if round == 0 { ":1\r\n" } else { ":0\r\n" });
+                ask(client, "CLIENT GETNAME\r\n", &format!("$2\r\nc{n}\r\n"));
+            }
+            for (seen, connections) in workers.iter_mut().zip(&shared.workers.connections) {
+                *seen |= connections.load(Ordering::Relaxed) > 0;
+            }
+        }
+        assert_eq!(workers, [true; 2]);
+        drop(clients);
+        while shared.clients.len() > 0 {
+            thread::yield_now();
+        }
+    }
+
+    fn ask(client: &mut UnixStream, request: &str, expected: &str) {
+        client.write_all(request.as_bytes()).unwrap();
+        let mut reply = vec![0; expected.len()];
+        client.read_exact(&mut reply).unwrap();
+        assert_eq!(String::from_utf8_lossy(&reply), expected);
     }
 }
