@@ -16,7 +16,7 @@ const QUESTIONS: u32 = 200_000;
 /// Where dots are.
 const DOTS: [u64; 11] = [50, 100, 200, 300, 500, 700, 1100, 1500, 3100, 4500, 6300];
 
-const WIDTH: f64 = 920.0;
+const WIDTH: f64 = 950.0;
 const HEIGHT: f64 = 640.0;
 const LEFT: f64 = 84.0;
 const RIGHT: f64 = 900.0;
@@ -83,6 +83,12 @@ fn text(svg: &mut String, (x, y): (f64, f64), style: &str, text: &str) {
     let _ = writeln!(svg, "<text x=\"{x:.1}\" y=\"{y:.1}\" {style}>{text}</text>");
 }
 
+/// Text over lines: they are faded behind it.
+fn note(svg: &mut String, place: (f64, f64), style: &str, words: &str) {
+    const HALO: &str = "paint-order=\"stroke\" stroke=\"white\" stroke-opacity=\"0.8\" stroke-width=\"4\"";
+    text(svg, place, &format!("{HALO} {style}"), words);
+}
+
 fn line(svg: &mut String, from: (f64, f64), to: (f64, f64), style: &str) {
     let _ = writeln!(
         svg,
@@ -109,12 +115,13 @@ fn boxes(svg: &mut String, shapes: &[Shape]) {
         let lines = [
             format!("sub-filter {}", i + 1),
             format!("{} items", thousands(shape.entries)),
-            format!("rate {}", shape.error),
+            format!("rate {} %", three_digits(100.0 * shape.error)),
             format!("{} bytes", thousands(shape.bytes)),
         ];
         for (row, words) in lines.iter().enumerate() {
-            let style = if row == 0 { "text-anchor=\"middle\" font-weight=\"bold\"" } else { "text-anchor=\"middle\"" };
-            text(svg, (middle, TOP + 18.0 + 17.0 * row as f64), style, words);
+            let style = if row == 0 { "font-weight=\"bold\"" } else { "" };
+            let style = format!("text-anchor=\"middle\" font-size=\"12.5\" {style}");
+            text(svg, (middle, TOP + 18.0 + 17.0 * row as f64), &style, words);
         }
     }
 }
@@ -125,14 +132,14 @@ fn rates(svg: &mut String, shapes: &[Shape]) {
     frame(svg, &panel, shapes, "False positives, % of items that were never added", &[0.0, 0.2, 0.4, 0.6, 0.8, 1.0]);
     let asked = panel.y(RATE * 100.0);
     line(svg, (LEFT, asked), (RIGHT, asked), &format!("stroke=\"{ORANGE}\" stroke-dasharray=\"6 4\""));
-    text(svg, (LEFT + 8.0, asked - 6.0), &format!("fill=\"{ORANGE}\""), "asked: at most 1 %");
+    note(svg, (LEFT + 8.0, asked - 6.0), &format!("fill=\"{ORANGE}\""), "asked: at most 1 %");
     curve(svg, &panel, shapes, BLUE, |items| 100.0 * expected_rate(items, shapes));
     for (items, rate) in DOTS.into_iter().zip(measured_rates(shapes)) {
         let (x, y) = (x(items as f64, shapes), panel.y(100.0 * rate));
         let _ = writeln!(svg, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.5\" fill=\"white\" stroke=\"{BLUE}\" stroke-width=\"1.5\"/>");
     }
     let legend = format!("line: formula; dots: counted, {} questions each", thousands(u64::from(QUESTIONS)));
-    text(svg, (RIGHT, panel.bottom - 10.0), &format!("text-anchor=\"end\" fill=\"{BLUE}\""), &legend);
+    note(svg, (RIGHT, panel.bottom - 10.0), &format!("text-anchor=\"end\" fill=\"{BLUE}\""), &legend);
 }
 
 /// Bits held for each item as items are added.
@@ -146,14 +153,13 @@ fn sizes(svg: &mut String, shapes: &[Shape]) {
     let total = full(shapes) as f64;
     let exact = panel.y(at_once(total));
     line(svg, (LEFT, exact), (RIGHT, exact), &format!("stroke=\"{ORANGE}\" stroke-dasharray=\"6 4\""));
-    let words = format!("{:.1}: a filter made at once for exactly the items that come", at_once(total));
-    text(svg, (LEFT + 8.0, exact + 16.0), &format!("fill=\"{ORANGE}\""), &words);
+    let words = format!("{:.1}: a NONSCALING filter made at once for exactly the items that come", at_once(total));
+    note(svg, (LEFT + 8.0, exact + 16.0), &format!("fill=\"{ORANGE}\""), &words);
     curve(svg, &panel, shapes, BLUE, |items| bits_held(items, shapes) / items);
     for i in 0..shapes.len() {
         let items = full(&shapes[..=i]) as f64;
         let bits = bits_held(items, shapes) / items;
-        let style = format!("text-anchor=\"end\" fill=\"{BLUE}\"");
-        text(svg, (x(items, shapes) - 5.0, panel.y(bits) - 5.0), &style, &format!("{bits:.1}"));
+        text(svg, (x(items, shapes) + 5.0, panel.y(bits) + 4.0), &format!("fill=\"{BLUE}\""), &format!("{bits:.1}"));
     }
     let middle = f64::midpoint(LEFT, RIGHT);
     text(svg, (middle, panel.bottom + 46.0), "text-anchor=\"middle\"", "items added (logarithmic)");
@@ -234,6 +240,12 @@ fn measured_rates(shapes: &[Shape]) -> Vec<f64> {
         rates.push(found as f64 / f64::from(QUESTIONS));
     }
     rates
+}
+
+/// At most three significant digits, for numbers below 1.
+fn three_digits(number: f64) -> String {
+    let decimals = (3.0 - number.log10().ceil()).max(0.0) as usize;
+    format!("{number:.decimals$}").trim_end_matches('0').to_owned()
 }
 
 /// 12345 as `12,345`.
