@@ -1,9 +1,10 @@
 //! The pages tell the truth: what is generated is current, sessions are run and compared, links lead somewhere, the example
 //! of the README is the one that is compiled.
 //!
-//! **Sessions.** A fenced block marked `redis-cli` holds commands, each on a line after `> `, and below each what
-//! `redis-cli` prints. All blocks of a page run one after the other against one fresh server, each in a `redis-cli` of its
-//! own. Blanks at the ends of lines do not count. A block that cannot be run again with the same replies must not be marked.
+//! **Sessions.** A fenced block marked `redis-cli`, with options or without, holds commands, each on a line after `> `, and
+//! below each what `redis-cli` prints. All blocks of a page run one after the other against one fresh server, each in a
+//! `redis-cli` of its own. Blanks at the ends of lines do not count. A block that cannot be run again with the same replies
+//! must not be marked.
 #![cfg(feature = "server")]
 
 #[allow(dead_code, reason = "the example's own main is not called")]
@@ -45,7 +46,7 @@ fn sessions_print_what_the_pages_show() {
         }
         let server = Server::start();
         for session in sessions {
-            let (shown, printed) = (trimmed(&session.replies), trimmed(&redis_cli(server.port(), &session.commands)));
+            let (shown, printed) = (trimmed(&session.replies), trimmed(&redis_cli(server.port(), &session)));
             assert!(
                 shown == printed,
                 "{}, line {}: redis-cli prints something else.\n--- the page shows\n{shown}\n--- redis-cli prints\n{printed}\n---",
@@ -106,6 +107,8 @@ fn name(path: &Path) -> String {
 struct Session {
     /// The line of its fence, from 1.
     line: usize,
+    /// Options of redis-cli.
+    options: Vec<String>,
     /// For redis-cli's input.
     commands: String,
     /// All replies together.
@@ -116,10 +119,9 @@ fn sessions(text: &str) -> Vec<Session> {
     let mut sessions = Vec::new();
     let mut lines = text.lines().enumerate();
     while let Some((index, line)) = lines.next() {
-        if line != "```redis-cli" {
-            continue;
-        }
-        let mut session = Session { line: index + 1, commands: String::new(), replies: String::new() };
+        let Some(options) = line.strip_prefix("```redis-cli") else { continue };
+        let options = options.split_whitespace().map(str::to_owned).collect();
+        let mut session = Session { line: index + 1, options, commands: String::new(), replies: String::new() };
         for (_, line) in lines.by_ref().take_while(|(_, line)| *line != "```") {
             let (to, line) = match line.strip_prefix("> ") {
                 Some(command) => (&mut session.commands, command),
@@ -135,9 +137,10 @@ fn sessions(text: &str) -> Vec<Session> {
 }
 
 /// What redis-cli prints for these commands when it believes that a person looks at it.
-fn redis_cli(port: u16, commands: &str) -> String {
+fn redis_cli(port: u16, session: &Session) -> String {
     let mut child = Command::new("redis-cli")
         .args(["--no-raw", "-p", &port.to_string()])
+        .args(&session.options)
         .env_remove("REDISCLI_AUTH")
         .env("REDISCLI_RCFILE", "/dev/null")
         .stdin(Stdio::piped())
@@ -145,7 +148,7 @@ fn redis_cli(port: u16, commands: &str) -> String {
         .spawn()
         .unwrap_or_else(|error| panic!("redis-cli: {error}. It comes with Debian's redis-tools; scripts/test installs it."));
     // The handle closes at the end of the statement, which ends redis-cli.
-    child.stdin.take().expect("a pipe").write_all(commands.as_bytes()).expect("redis-cli reads its input");
+    child.stdin.take().expect("a pipe").write_all(session.commands.as_bytes()).expect("redis-cli reads its input");
     let output = child.wait_with_output().expect("redis-cli ends");
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
