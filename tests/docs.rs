@@ -67,7 +67,8 @@ fn links_lead_to_files_and_headings() {
             let (file, heading) = link.split_once('#').unwrap_or((link.as_str(), ""));
             let folder = path.parent().expect("a page lies in a folder");
             let target = if file.is_empty() { path.clone() } else { folder.join(file) };
-            let found = target.exists() && (heading.is_empty() || headings(&read(&target)).iter().any(|h| h == heading));
+            let found =
+                target.exists() && (heading.is_empty() || headings(&read(&target)).iter().any(|h| h == heading));
             if !found {
                 lost.push(format!("{}: {link}", name(&path)));
             }
@@ -82,7 +83,10 @@ fn the_example_of_the_readme_is_the_one_that_is_compiled() {
     let (_, code) = example.split_once("\n\n").expect("a module comment, an empty line, the code");
     let readme = read(&root().join("README.md"));
     let block = format!("```rust\n{code}```\n");
-    assert!(readme.contains(&block), "the Rust block of README.md has to be examples/filter.rs without its first comment");
+    assert!(
+        readme.contains(&block),
+        "the Rust block of README.md has to be examples/filter.rs without its first comment"
+    );
 }
 
 /// The pages that people read.
@@ -146,7 +150,9 @@ fn redis_cli(port: u16, session: &Session) -> String {
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
-        .unwrap_or_else(|error| panic!("redis-cli: {error}. It comes with Debian's redis-tools; scripts/test installs it."));
+        .unwrap_or_else(|error| {
+            panic!("redis-cli: {error}. It comes with Debian's redis-tools; scripts/test installs it.")
+        });
     // The handle closes at the end of the statement, which ends redis-cli.
     child.stdin.take().expect("a pipe").write_all(session.commands.as_bytes()).expect("redis-cli reads its input");
     let output = child.wait_with_output().expect("redis-cli ends");

@@ -54,7 +54,8 @@ pub fn growth() -> String {
          <rect width=\"{WIDTH}\" height=\"{HEIGHT}\" fill=\"white\"/>\n"
     );
     text(&mut svg, (LEFT, 30.0), "font-size=\"17\" font-weight=\"bold\"", "How a Bloom filter grows");
-    let asked = format!("made by BF.ADD with the default settings: {CAPACITY} items, error rate 0.01, expansion {GROWTH}");
+    let asked =
+        format!("made by BF.ADD with the default settings: {CAPACITY} items, error rate 0.01, expansion {GROWTH}");
     text(&mut svg, (LEFT, 50.0), &format!("fill=\"{GREY}\""), &asked);
     boxes(&mut svg, &shapes);
     rates(&mut svg, &shapes);
@@ -136,7 +137,10 @@ fn rates(svg: &mut String, shapes: &[Shape]) {
     curve(svg, &panel, shapes, BLUE, |items| 100.0 * expected_rate(items, shapes));
     for (items, rate) in DOTS.into_iter().zip(measured_rates(shapes)) {
         let (x, y) = (x(items as f64, shapes), panel.y(100.0 * rate));
-        let _ = writeln!(svg, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.5\" fill=\"white\" stroke=\"{BLUE}\" stroke-width=\"1.5\"/>");
+        let _ = writeln!(
+            svg,
+            "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.5\" fill=\"white\" stroke=\"{BLUE}\" stroke-width=\"1.5\"/>"
+        );
     }
     let legend = format!("line: formula; dots: counted, {} questions each", thousands(u64::from(QUESTIONS)));
     note(svg, (RIGHT, panel.bottom - 10.0), &format!("text-anchor=\"end\" fill=\"{BLUE}\""), &legend);

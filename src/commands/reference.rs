@@ -1,6 +1,6 @@
 //! The command reference as Markdown, made from the table.
 //!
-//! [`page`] is `docs/commands.md`, [`overview`] the short table of the README. Neither knows a command by name: what a row
+//! [`page`] is `docs/commands.md`, [`overview`] the short table of the README, with links into that page. Neither knows a command by name: what a row
 //! says is all that is written.
 
 use std::fmt::Write;
@@ -44,7 +44,7 @@ pub fn page() -> String {
     let flags = FLAGS.iter().filter_map(|(flag, meaning)| Some(format!("`{}`: {meaning}", flag.names().next()?)));
     page += &flags.collect::<Vec<_>>().join("; ");
     page += ".\n\n## Contents\n\n";
-    page += &overview("");
+    page += &contents();
     for group in GROUPS {
         let _ = write!(page, "\n## {}\n", group.title());
         for command in of_group(group) {
@@ -55,19 +55,36 @@ pub fn page() -> String {
     page
 }
 
-/// A table of all commands, a line each, with links into the reference page, which lies at `path`.
+/// All commands by group, each with a link into the reference page, which lies at `path`.
 #[must_use]
 pub fn overview(path: &str) -> String {
-    let mut table = String::from("| command | what it does |\n| --- | --- |\n");
-    for command in GROUPS.into_iter().flat_map(of_group) {
-        let subcommands = command.subcommands.iter().map(|sub| (sub, Some(command)));
-        let own = callable(command).then_some((command, None));
-        for (command, container) in own.into_iter().chain(subcommands) {
+    let mut table = String::from("| about | commands |\n| --- | --- |\n");
+    for group in GROUPS {
+        let links = callables(group).map(|(command, container)| {
             let title = title(command, container);
-            let _ = writeln!(table, "| [`{title}`]({path}#{}) | {} |", anchor(&title), command.summary);
-        }
+            format!("[`{title}`]({path}#{})", anchor(&title))
+        });
+        let _ = writeln!(table, "| {} | {} |", group.title(), links.collect::<Vec<_>>().join(" "));
     }
     table
+}
+
+/// All commands, a line each, with links to their sections below.
+fn contents() -> String {
+    let mut table = String::from("| command | what it does |\n| --- | --- |\n");
+    for (command, container) in GROUPS.into_iter().flat_map(callables) {
+        let title = title(command, container);
+        let _ = writeln!(table, "| [`{title}`](#{}) | {} |", anchor(&title), command.summary);
+    }
+    table
+}
+
+/// What can be called in a group: commands, and subcommands with their containers.
+fn callables(group: Group) -> impl Iterator<Item = (&'static Command, Option<&'static Command>)> {
+    of_group(group).flat_map(|command| {
+        let own = callable(command).then_some((command, None));
+        own.into_iter().chain(command.subcommands.iter().map(move |sub| (sub, Some(command))))
+    })
 }
 
 fn of_group(group: Group) -> impl Iterator<Item = &'static Command> {
@@ -146,19 +163,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_command_has_a_line_and_a_section() {
-        let (page, table) = (page(), overview("docs/commands.md"));
-        let mut expected_lines = 2;
+    fn every_command_has_a_section_and_two_links() {
+        let (page, overview) = (page(), overview("docs/commands.md"));
+        let mut links = 0;
         for command in all() {
-            for (command, container) in std::iter::once((command, None)).chain(command.subcommands.iter().map(|sub| (sub, Some(command)))) {
+            let subcommands = command.subcommands.iter().map(|sub| (sub, Some(command)));
+            for (command, container) in std::iter::once((command, None)).chain(subcommands) {
                 let title = title(command, container);
+                let anchor = anchor(&title);
                 assert!(page.contains(&format!("\n### {title}\n")), "{title}: no section");
-                let line = format!("| [`{title}`](docs/commands.md#{}) | {} |", anchor(&title), command.summary);
-                assert_eq!(table.contains(&line), callable(command), "{title}: line of the overview");
-                expected_lines += usize::from(callable(command));
+                let in_contents = page.contains(&format!("| [`{title}`](#{anchor}) | {} |", command.summary));
+                let in_overview = overview.contains(&format!("[`{title}`](docs/commands.md#{anchor})"));
+                assert_eq!((in_contents, in_overview), (callable(command), callable(command)), "{title}");
+                links += usize::from(callable(command));
             }
         }
-        assert_eq!(table.lines().count(), expected_lines, "a group is missing in GROUPS");
+        assert_eq!(overview.matches("](").count(), links);
     }
 
     #[test]
