@@ -40,10 +40,11 @@ const FLAGS: [(Flags, &str); 9] = [
 #[must_use]
 pub fn page() -> String {
     let mut page = INTRODUCTION.to_owned();
-    page += "\n**Flags.** ";
-    let flags = FLAGS.iter().filter_map(|(flag, meaning)| Some(format!("`{}`: {meaning}", flag.names().next()?)));
-    page += &flags.collect::<Vec<_>>().join("; ");
-    page += ".\n\n## Contents\n\n";
+    page += "\n| flag | meaning |\n| --- | --- |\n";
+    for (flag, meaning) in FLAGS {
+        let _ = writeln!(page, "| {} | {meaning} |", marked(flag.names()));
+    }
+    page += "\n## Contents\n\n";
     page += &contents();
     for group in GROUPS {
         let _ = write!(page, "\n## {}\n", group.title());
