@@ -14,7 +14,7 @@ use seendb::config::{
 const MIB: u64 = 1 << 20;
 
 fn environment() -> Environment {
-    Environment { cores: 4, memory: Some(1000 * MIB), folder: PathBuf::from("/start") }
+    Environment { cores: 4, memory: Some(1000 * MIB), memory_limit: Some(2000 * MIB), folder: PathBuf::from("/start") }
 }
 
 fn defaults() -> Settings {
@@ -77,6 +77,10 @@ fn the_defaults_are_the_documented_ones() {
         ("bf-expansion-factor", "2"),
         ("bf-max-capacity", "1099511627776"),
         ("bf-max-filters", "1024"),
+        ("maxmemory", "0"),
+        ("maxmemory-policy", "noeviction"),
+        ("filter-create-on-add", "yes"),
+        ("filter-missing-key", "zero"),
         ("max-filter-memory", "838860800"),
     ];
     let settings = defaults();

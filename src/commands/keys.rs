@@ -7,10 +7,10 @@ use super::dispatch::{LongCommand, Outcome, Stop};
 use super::error::CommandError;
 use super::table::{Argument, ArgumentKind, Command, Flags, Group, KeySpec};
 use super::words::{Words, is, unsigned};
+use crate::keyspace::effect::Cause;
 use crate::keyspace::entry::EntryRef;
-use crate::keyspace::{Keyspace, SHARDS, glob};
+use crate::keyspace::{SHARDS, glob};
 use crate::resp::{Args, Reply, parse_integer};
-use std::sync::Arc;
 
 const ROW: Command = Command { group: Group::Generic, since: "1.0.0", ..Command::DEFAULT };
 const ONE: KeySpec = KeySpec { first: 1, last: 1, step: 1, flags: &["RO"] };
@@ -80,7 +80,8 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: "keys",
         arity: 2,
-        flags: Flags::READONLY,
+        flags: Flags::READONLY.with(Flags::ALL_KEYS),
+        more_categories: &["@dangerous"],
         summary: "Lists the keys that match a pattern.",
         complexity: "O(n), n keys of the database",
         arguments: &[PATTERN],
@@ -90,7 +91,7 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: "scan",
         arity: -2,
-        flags: Flags::READONLY,
+        flags: Flags::READONLY.with(Flags::ALL_KEYS),
         summary: "Goes through the keys of the database, a few at a time.",
         complexity: "O(1) a call, O(n) for all n keys",
         since: "2.8.0",
@@ -106,7 +107,7 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: "randomkey",
         arity: 1,
-        flags: Flags::READONLY,
+        flags: Flags::READONLY.with(Flags::ALL_KEYS),
         summary: "Gives the name of some key.",
         complexity: "O(1)",
         handler: random_key,
@@ -115,29 +116,49 @@ pub const COMMANDS: &[Command] = &[
 ];
 
 fn delete(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let removed = context.keyspace.remove(context.session.db, args.iter().skip(1))?;
-    Ok(Reply::Integer(removed as i64))
+    let db = context.session.db;
+    let names = args.iter().skip(1);
+    let removed = context.with_keys(names.clone().map(|name| (db, name)), |held| {
+        let mut removed = 0;
+        for name in names {
+            removed += i64::from(held.write(db, name, |cell| cell.delete(Cause::Command))?);
+        }
+        Ok(removed)
+    })?;
+    Ok(Reply::Integer(removed))
 }
 
 fn exists(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let found = context.keyspace.count_existing(context.session.db, args.iter().skip(1));
-    context.counters.hits.add(found as u64);
-    context.counters.misses.add((args.len() - 1 - found) as u64);
+    let found = count_existing(context, args)?;
+    context.counters.hits.add(found);
+    context.counters.misses.add(args.len() as u64 - 1 - found);
     Ok(Reply::Integer(found as i64))
 }
 
 fn touch(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let found = context.keyspace.count_existing(context.session.db, args.iter().skip(1));
-    Ok(Reply::Integer(found as i64))
+    Ok(Reply::Integer(count_existing(context, args)? as i64))
+}
+
+fn count_existing(context: &mut Context<'_>, args: Args<'_>) -> Result<u64, Stop> {
+    let (db, names) = (context.session.db, args.iter().skip(1));
+    let Some(held) = &mut context.held else { return Ok(context.keyspace.count_existing(db, names) as u64) };
+    let mut found = 0;
+    for name in names {
+        found += u64::from(held.read(db, name, |entry| entry.is_some())?);
+    }
+    Ok(found)
 }
 
 fn kind(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let kind = context.keyspace.kind(context.session.db, &args[1]);
+    let kind = match context.held {
+        None => context.keyspace.kind(context.session.db, &args[1]),
+        Some(_) => context.peek(&args[1], |entry| entry.and_then(EntryRef::kind))?,
+    };
     Ok(Reply::simple(kind.map_or("none", |kind| kind.type_name())))
 }
 
 fn random_key(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
-    let name = context.keyspace.random_name(context.session.db, random);
+    let name = context.keyspace.random_name(context.held.as_mut(), context.session.db, random);
     Ok(name.map_or(Reply::Null, |name| Reply::Bulk(name.into())))
 }
 
@@ -150,31 +171,32 @@ fn random() -> u64 {
 /// Commands over the whole database work so long before they let others run.
 const SLICE: Duration = Duration::from_millis(1);
 
-/// Run the first step at once; what is not done then goes on in further steps.
-fn in_steps(mut command: impl LongCommand + 'static, args: Args<'_>) -> Outcome {
-    match command.step(args, Instant::now() + SLICE) {
-        Some(reply) => Ok(reply),
-        None => Err(Stop::Long(Box::new(command))),
+/// Run the first step at once; what is not done then goes on in further steps. In a transaction there is only one.
+fn in_steps(context: &mut Context<'_>, mut command: impl LongCommand + 'static, args: Args<'_>) -> Outcome {
+    loop {
+        if let Some(reply) = command.step(context, args, Instant::now() + SLICE) {
+            return Ok(reply);
+        }
+        if context.held.is_none() {
+            return Err(Stop::Long(Box::new(command)));
+        }
     }
 }
 
 fn keys(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let walk = Keys { keyspace: context.keyspace.clone(), db: context.session.db, shard: 0, names: Vec::new() };
-    in_steps(walk, args)
+    in_steps(context, Keys { shard: 0, names: Vec::new() }, args)
 }
 
 struct Keys {
-    keyspace: Arc<Keyspace>,
-    db: usize,
     shard: usize,
     names: Vec<Reply>,
 }
 
 impl LongCommand for Keys {
-    fn step(&mut self, args: Args<'_>, until: Instant) -> Option<Reply> {
-        let (pattern, names) = (&args[1], &mut self.names);
+    fn step(&mut self, context: &mut Context<'_>, args: Args<'_>, until: Instant) -> Option<Reply> {
+        let (pattern, names, db) = (&args[1], &mut self.names, context.session.db);
         while self.shard < SHARDS {
-            self.keyspace.for_each_in_shard(self.db, self.shard, |entry| {
+            context.keyspace.for_each_in_shard(context.held.as_mut(), db, self.shard, |entry| {
                 if pattern == b"*" || glob::matches(pattern, entry.name()) {
                     names.push(Reply::bulk(entry.name()));
                 }
@@ -191,15 +213,8 @@ impl LongCommand for Keys {
 fn scan(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let cursor = unsigned(&args[1]).ok_or(CommandError::text("ERR invalid cursor"))?;
     let filter = ScanFilter::of(args)?;
-    let scan = Scan {
-        keyspace: context.keyspace.clone(),
-        db: context.session.db,
-        cursor,
-        keys_left: filter.count,
-        buckets_left: filter.count.saturating_mul(BUCKETS_PER_KEY),
-        names: Vec::new(),
-    };
-    in_steps(scan, args)
+    let buckets_left = filter.count.saturating_mul(BUCKETS_PER_KEY);
+    in_steps(context, Scan { cursor, keys_left: filter.count, buckets_left, names: Vec::new() }, args)
 }
 
 /// A scan visits at most so many buckets for each key that COUNT asks for.
@@ -235,13 +250,11 @@ impl<'a> ScanFilter<'a> {
 
     fn takes(&self, entry: EntryRef<'_>) -> bool {
         self.pattern.is_none_or(|pattern| glob::matches(pattern, entry.name()))
-            && self.kind.is_none_or(|kind| is(kind, entry.kind().type_name()))
+            && self.kind.is_none_or(|kind| entry.kind().is_some_and(|own| is(kind, own.type_name())))
     }
 }
 
 struct Scan {
-    keyspace: Arc<Keyspace>,
-    db: usize,
     cursor: u64,
     keys_left: u64,
     buckets_left: u64,
@@ -249,11 +262,12 @@ struct Scan {
 }
 
 impl LongCommand for Scan {
-    fn step(&mut self, args: Args<'_>, until: Instant) -> Option<Reply> {
+    fn step(&mut self, context: &mut Context<'_>, args: Args<'_>, until: Instant) -> Option<Reply> {
+        let db = context.session.db;
         let Ok(filter) = ScanFilter::of(args) else { return Some(Reply::Error("ERR syntax error".into())) };
         loop {
             let (names, keys_left) = (&mut self.names, &mut self.keys_left);
-            self.cursor = self.keyspace.scan(self.db, self.cursor, |entry| {
+            self.cursor = context.keyspace.scan(context.held.as_mut(), db, self.cursor, |entry| {
                 *keys_left = keys_left.saturating_sub(1);
                 if filter.takes(entry) {
                     names.push(Reply::bulk(entry.name()));

@@ -12,6 +12,7 @@ pub mod form;
 pub mod introspection;
 pub mod keys;
 pub mod life;
+pub mod reference;
 pub mod server;
 pub mod table;
 pub mod words;

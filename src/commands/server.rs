@@ -1,7 +1,5 @@
 //! Commands on the server: settings, figures, databases as a whole, the end.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use super::context::Context;
 use super::dispatch::{Outcome, Stop};
 use super::error::CommandError;
@@ -9,6 +7,8 @@ use super::form::help;
 use super::table::{Argument, ArgumentKind, Command, Flags, KeySpec};
 use super::words::{Words, is};
 use crate::config::SetError;
+use crate::keyspace::clock::Clock;
+use crate::keyspace::entry::EntryRef;
 use crate::keyspace::glob;
 use crate::resp::{Args, Reply, parse_integer};
 
@@ -31,6 +31,7 @@ pub const COMMANDS: &[Command] = &[
         name: "dbsize",
         arity: 1,
         flags: Flags::READONLY.with(Flags::FAST),
+        more_categories: &["@keyspace"],
         summary: "Counts the keys of the database.",
         handler: |context, _| Ok(Reply::Integer(context.keyspace.len(context.session.db) as i64)),
         ..ROW
@@ -38,7 +39,8 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: "flushdb",
         arity: -1,
-        flags: Flags::WRITE,
+        flags: Flags::WRITE.with(Flags::ALL_KEYS),
+        more_categories: &["@keyspace", "@dangerous"],
         summary: "Deletes all keys of the database; their memory is freed in the background.",
         complexity: "O(1) in the request",
         arguments: &[FLUSH_TYPE],
@@ -48,7 +50,8 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: "flushall",
         arity: -1,
-        flags: Flags::WRITE,
+        flags: Flags::WRITE.with(Flags::ALL_KEYS),
+        more_categories: &["@keyspace", "@dangerous"],
         summary: "Deletes all keys of all databases; their memory is freed in the background.",
         complexity: "O(1) in the request",
         arguments: &[FLUSH_TYPE],
@@ -59,6 +62,7 @@ pub const COMMANDS: &[Command] = &[
         name: "info",
         arity: -1,
         flags: FREE,
+        more_categories: &["@dangerous"],
         summary: "Gives figures about the server.",
         arguments: &[Argument::new("section", ArgumentKind::String).optional().multiple()],
         handler: info,
@@ -178,7 +182,7 @@ fn flush(context: &mut Context<'_>, args: Args<'_>, db: Option<usize>) -> Outcom
         2 if is(&args[1], "ASYNC") || is(&args[1], "SYNC") => {}
         _ => return Err(SYNTAX.into()),
     }
-    context.keyspace.flush(db)?;
+    context.with_all(|other| db.is_none_or(|db| db == other), |held| held.flush(db))?;
     Ok(Reply::Ok)
 }
 
@@ -189,8 +193,8 @@ fn info(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
 }
 
 fn time(_: &mut Context<'_>, _: Args<'_>) -> Outcome {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Ok(Reply::Array(vec![Reply::text(now.as_secs().to_string()), Reply::text(now.subsec_micros().to_string())]))
+    let (seconds, microseconds) = Clock::wall();
+    Ok(Reply::Array(vec![Reply::text(seconds.to_string()), Reply::text(microseconds.to_string())]))
 }
 
 fn shut_down(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
@@ -248,6 +252,6 @@ fn memory_usage(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
         }
         _ => return Err(SYNTAX.into()),
     }
-    let bytes = context.keyspace.read(context.session.db, &args[2], |entry| entry.map(|e| e.allocated_bytes()))?;
+    let bytes = context.peek(&args[2], |entry| entry.map(EntryRef::allocated_bytes))?;
     Ok(bytes.map_or(Reply::Null, |bytes| Reply::Integer(bytes as i64)))
 }

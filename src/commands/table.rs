@@ -29,6 +29,8 @@ pub struct Command {
     pub complexity: &'static str,
     /// The first release that has it, or RedisBloom's or Redis' release where it comes from there.
     pub since: &'static str,
+    /// ACL categories besides those that follow from the flags and the group.
+    pub more_categories: &'static [&'static str],
     /// The words after the name.
     pub arguments: &'static [Argument],
     /// Does the work; a container's own is never called.
@@ -75,8 +77,12 @@ impl Flags {
     pub const FAST: Self = Self(1 << 7);
     /// Allowed before AUTH.
     pub const NO_AUTH: Self = Self(1 << 8);
+    /// Not queued by MULTI.
+    pub const NO_MULTI: Self = Self(1 << 9);
+    /// Goes over whole databases; not shown.
+    pub const ALL_KEYS: Self = Self(1 << 10);
 
-    const NAMES: [(Self, &'static str); 9] = [
+    const NAMES: [(Self, &'static str); 10] = [
         (Self::WRITE, "write"),
         (Self::READONLY, "readonly"),
         (Self::DENYOOM, "denyoom"),
@@ -86,6 +92,7 @@ impl Flags {
         (Self::STALE, "stale"),
         (Self::FAST, "fast"),
         (Self::NO_AUTH, "no_auth"),
+        (Self::NO_MULTI, "no_multi"),
     ];
 
     /// Both sets together.
@@ -280,6 +287,7 @@ impl Command {
         keys: &[],
         group: Group::Server,
         summary: "",
+        more_categories: &[],
         complexity: "O(1)",
         since: "0.1.0",
         arguments: &[],
@@ -309,6 +317,7 @@ impl Command {
         .into_iter()
         .flatten()
         .collect();
+        categories.extend(self.more_categories);
         categories.push(if self.flags.has(Flags::FAST) { "@fast" } else { "@slow" });
         categories
     }

@@ -161,6 +161,17 @@ const MAX_INT: u64 = i32::MAX as u64;
 const KIB: u64 = 1024;
 const MIB: u64 = 1024 * KIB;
 const GIB: u64 = 1024 * MIB;
+/// The words of `maxmemory-policy`, as Redis has them.
+pub const POLICIES: [&str; 8] = [
+    "noeviction",
+    "allkeys-lru",
+    "allkeys-lfu",
+    "allkeys-random",
+    "volatile-lru",
+    "volatile-lfu",
+    "volatile-random",
+    "volatile-ttl",
+];
 /// Greatest capacity of a filter that the commands take, 2^40.
 const MAX_CAPACITY: u64 = 1 << 40;
 /// More sub-filters than RedisBloom's rule can make: it halves the rate each time, and 1,075 halvings of any rate give 0.
@@ -224,6 +235,14 @@ directives! {
         "greatest capacity that a Bloom filter may be created with";
     BfMaxFilters: "bf-max-filters", Kind::FilterInteger { min: 1, max: MAX_FILTERS }, Text("1024"), Live,
         "most sub-filters that a Bloom filter grows to";
+    MaxMemory: "maxmemory", Kind::MemoryShare, Text("0"), Live,
+        "most bytes that the server may hold; N% of the memory of the machine or its control group; 0 for no limit";
+    MaxMemoryPolicy: "maxmemory-policy", Kind::Choice(&POLICIES), Text("noeviction"), Live,
+        "what happens at that limit: writes are refused, or keys go by this rule";
+    FilterCreateOnAdd: "filter-create-on-add", Kind::Bool, Text("yes"), Live,
+        "whether an add to a missing key creates a filter with the defaults";
+    FilterMissingKey: "filter-missing-key", Kind::Choice(&["zero", "error"]), Text("zero"), Live,
+        "what questions to a missing key answer: zero (false, 0), or the error 'ERR not found'";
     MaxFilterMemory: "max-filter-memory", Kind::MemoryShare, Text("80%"), Live,
         "most bytes that one filter may take, its sub-filters together; N% of the memory available at start; 0 for no limit";
 }

@@ -11,6 +11,8 @@ pub struct Environment {
     pub cores: usize,
     /// Bytes of memory that this process may still take, limits of its control group included; `None` if unknown.
     pub memory: Option<u64>,
+    /// Bytes of memory that this process may have in all; `None` if unknown.
+    pub memory_limit: Option<u64>,
     /// The current folder; relative folders start here.
     pub folder: PathBuf,
 }
@@ -22,6 +24,7 @@ impl Environment {
         Self {
             cores: std::thread::available_parallelism().map_or(1, usize::from),
             memory: memory::available(),
+            memory_limit: memory::limit(),
             folder: std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/")),
         }
     }

@@ -28,9 +28,28 @@ pub fn available() -> Option<u64> {
     left.chain([machine]).flatten().min()
 }
 
+/// Bytes that this process may have at most: those of the machine, or of the least limit of an enclosing control group.
+pub fn limit() -> Option<u64> {
+    let machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| meminfo_bytes(&text, "MemTotal:"));
+    let own_groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let groups = group_folders(&own_groups, &mounts);
+    let limits = groups.iter().flat_map(|(version, folders)| folders.iter().map(|folder| limit_of(*version, folder)));
+    limits.chain([machine]).flatten().min()
+}
+
+fn limit_of(version: Version, folder: &Path) -> Option<u64> {
+    fs::read_to_string(folder.join(version.files().0)).ok()?.trim().parse().ok()
+}
+
 /// `MemAvailable` of `/proc/meminfo`, in bytes.
 fn meminfo_available(text: &str) -> Option<u64> {
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    meminfo_bytes(text, "MemAvailable:")
+}
+
+/// A field of `/proc/meminfo`, in bytes.
+fn meminfo_bytes(text: &str, field: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(field))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     kib.checked_mul(1024)
 }

@@ -24,7 +24,7 @@ pub mod memory;
 mod settings;
 mod value;
 
-pub use directive::{Change, DIRECTIVES, DefaultValue, Directive, Id, Kind, find, markdown_table};
+pub use directive::{Change, DIRECTIVES, DefaultValue, Directive, Id, Kind, POLICIES, find, markdown_table};
 pub use environment::Environment;
 pub use file::ConfigError;
 pub use settings::{Prepared, SetError, Settings};

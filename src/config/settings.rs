@@ -122,7 +122,7 @@ impl Settings {
         let number = &self.numbers[id as usize];
         match value {
             Value::Number(value) => number.store(value, Ordering::Relaxed),
-            Value::Share(percent) => number.store(self.share(percent), Ordering::Relaxed),
+            Value::Share(percent) => number.store(self.share(id, percent), Ordering::Relaxed),
             Value::Rate(rate, text) => {
                 number.store(rate.to_bits(), Ordering::Relaxed);
                 words.texts[id as usize] = text.into();
@@ -139,9 +139,11 @@ impl Settings {
         }
     }
 
-    /// Percent of the memory that was available at start; 0, no limit, where that is unknown.
-    fn share(&self, percent: u8) -> u64 {
-        match self.environment.memory {
+    /// Percent of the memory that was available at start, for the whole server of the memory there is; 0, no limit, where
+    /// that is unknown.
+    fn share(&self, id: Id, percent: u8) -> u64 {
+        let memory = if id == Id::MaxMemory { self.environment.memory_limit } else { self.environment.memory };
+        match memory {
             Some(bytes) => (bytes / 100 * u64::from(percent)).max(MIN_SHARE_BYTES),
             None => 0,
         }
@@ -387,6 +389,26 @@ impl Settings {
     /// Most sub-filters of a Bloom filter.
     pub fn bf_max_filters(&self) -> u32 {
         self.number(Id::BfMaxFilters) as u32
+    }
+
+    /// Most bytes that the server may hold; 0 for no limit.
+    pub fn maxmemory(&self) -> u64 {
+        self.number(Id::MaxMemory)
+    }
+
+    /// What happens at that limit: a place in [`POLICIES`](super::POLICIES).
+    pub fn maxmemory_policy(&self) -> usize {
+        self.number(Id::MaxMemoryPolicy) as usize
+    }
+
+    /// Whether an add to a missing key creates a filter.
+    pub fn filter_create_on_add(&self) -> bool {
+        self.number(Id::FilterCreateOnAdd) != 0
+    }
+
+    /// Whether questions to a missing key are an error.
+    pub fn filter_missing_is_error(&self) -> bool {
+        self.number(Id::FilterMissingKey) != 0
     }
 
     /// Most bytes of one filter; `u64::MAX` if there is no limit.

@@ -30,6 +30,24 @@ pub enum Policy {
 }
 
 impl Policy {
+    /// All rules, in the order of the words of `maxmemory-policy`.
+    pub const ALL: [Self; 8] = [
+        Self::NoEviction,
+        Self::AllKeysLru,
+        Self::AllKeysLfu,
+        Self::AllKeysRandom,
+        Self::VolatileLru,
+        Self::VolatileLfu,
+        Self::VolatileRandom,
+        Self::VolatileTtl,
+    ];
+
+    /// Whether it goes by how often keys are used.
+    #[must_use]
+    pub const fn goes_by_uses(self) -> bool {
+        matches!(self, Self::AllKeysLfu | Self::VolatileLfu)
+    }
+
     const fn only_with_life(self) -> bool {
         matches!(self, Self::VolatileLru | Self::VolatileLfu | Self::VolatileRandom | Self::VolatileTtl)
     }

@@ -144,7 +144,7 @@ mod tests {
     /// A connection that is dealt to and fro while it is used loses nothing: neither requests, nor its state.
     #[test]
     fn connections_move_between_workers() {
-        let environment = Environment { cores: 2, memory: None, folder: "/".into() };
+        let environment = Environment { cores: 2, memory: None, memory_limit: None, folder: "/".into() };
         let settings = Settings::new(environment, []);
         let shared = Arc::new(Shared::new(settings, 100, Workers::start(2).unwrap()));
         let mut clients: Vec<UnixStream> = (0..4)

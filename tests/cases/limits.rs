@@ -115,3 +115,52 @@ fn drop_and_make(client: &mut Client, worker: u64, rounds: u64) {
         assert!(answers.array().iter().all(|answer| *answer == 0), "answers from a deleted filter: {answers:?}");
     }
 }
+
+/// Whatever the filter's size, and while it grows: of all clients that add one item at the same time, exactly one hears
+/// that it is new, and the count is the number of those who did.
+#[test]
+fn exactly_one_client_hears_new() {
+    const ITEMS: usize = 20_000;
+    const BATCH: usize = 100;
+    let server = Server::start();
+    let mut client = server.client();
+    for (key, reserve) in [
+        ("large", "BF.RESERVE large 1e-6 1000000"),
+        ("growing", "BF.RESERVE growing 1e-6 50"),
+        ("full", "BF.RESERVE full 1e-6 15000 NONSCALING"),
+    ] {
+        assert!(client.cmd(reserve) == "OK");
+        let answers: Vec<Vec<bool>> = std::thread::scope(|scope| {
+            let workers: Vec<_> = (0..4)
+                .map(|worker| {
+                    let server = &server;
+                    scope.spawn(move || add_all(&mut server.client(), key, worker % 2 == 1, ITEMS, BATCH))
+                })
+                .collect();
+            workers.into_iter().map(|worker| worker.join().expect("a worker")).collect()
+        });
+        let heard: Vec<usize> = (0..ITEMS).map(|n| answers.iter().filter(|new| new[n]).count()).collect();
+        assert!(heard.iter().all(|count| *count <= 1), "{key}: an item was new for several clients");
+        let counted: usize = heard.iter().sum();
+        assert_eq!(client.cmd(&format!("BF.CARD {key}")).int() as usize, counted, "{key}");
+        let expected = if key == "full" { 15_000 } else { ITEMS };
+        // The first sub-filters of a growing filter are small, and so less exact than was asked.
+        assert!((expected - 40..=expected).contains(&counted), "{key}: {counted} of {expected} were new");
+    }
+}
+
+/// Adds the items in batches, half of the clients from the end; true for each that was new.
+fn add_all(client: &mut Client, key: &str, backwards: bool, items: usize, batch: usize) -> Vec<bool> {
+    let mut new = vec![false; items];
+    let mut starts: Vec<usize> = (0..items).step_by(batch).collect();
+    if backwards {
+        starts.reverse();
+    }
+    for start in starts {
+        let answers = crate::many(client, "BF.MADD", key, start..start + batch);
+        for (n, answer) in answers.iter().enumerate() {
+            new[start + n] = *answer == 1;
+        }
+    }
+    new
+}
