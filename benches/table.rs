@@ -5,8 +5,8 @@
 
 use std::process::ExitCode;
 
+use seendb::keyspace::Keyspace;
 use seendb::keyspace::entry::Entry;
-use seendb::keyspace::{Keyspace, Place};
 
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
@@ -22,17 +22,14 @@ fn cpu_ns() -> u64 {
 
 fn main() -> ExitCode {
     let keys = std::env::args().filter_map(|word| word.parse().ok()).next().unwrap_or(10_000_000_u64);
-    let keyspace = Keyspace::new();
+    let keyspace = Keyspace::new(None);
     let mut times = Vec::with_capacity(keys as usize);
     for n in 0..keys {
         let name = format!("user:{n}");
         // The smallest value there is: what is measured is the table, and the allocation of the entry.
-        let Ok(entry) = Entry::packed_bloom(name.as_bytes(), 29, |_| {}) else { return ExitCode::FAILURE };
+        let Ok(entry) = Entry::packed_bloom(name.as_bytes(), None, 29, |_| {}) else { return ExitCode::FAILURE };
         let begun = cpu_ns();
-        let inserted = keyspace.write(0, name.as_bytes(), |place| match place {
-            Place::Vacant(vacant) => drop(vacant.insert(entry)),
-            Place::Occupied(_) => unreachable!("names differ"),
-        });
+        let inserted = keyspace.write(0, name.as_bytes(), |cell| cell.insert(entry));
         times.push(cpu_ns() - begun);
         assert!(inserted.is_ok());
     }

@@ -9,6 +9,11 @@ use seendb::config::cli::launch;
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
+/// The allocator gives unused memory back to the system within seconds, by a thread of its own. (It looks for a C string under
+/// this name; the first word of the reference is its address.)
+#[unsafe(export_name = "_rjem_malloc_conf")]
+pub static ALLOCATOR_SETTINGS: &[u8] = b"background_thread:true,dirty_decay_ms:3000,muzzy_decay_ms:0\0";
+
 fn main() -> ExitCode {
     let launch = match launch(std::env::args_os(), Environment::detect()) {
         Ok(launch) => launch,

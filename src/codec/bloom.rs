@@ -141,7 +141,7 @@ fn decode_link(link: &[u8; LINK_BYTES]) -> Option<LinkInfo> {
 }
 
 /// The chain as a packed payload, if it is small and of the usual kind.
-fn pack(links: &[LinkInfo], options: u32, growth: u32) -> Option<Vec<u8>> {
+pub(super) fn pack(links: &[LinkInfo], options: u32, growth: u32) -> Option<Vec<u8>> {
     if !matches!(options, options::SCALING | options::FIXED) || links.len() > usize::from(u8::MAX) {
         return None;
     }

@@ -1,9 +1,23 @@
-//! Filters as bytes: dump chunks and, on top of them, whatever keeps filters. Where the bytes go is not known here.
+//! Filters as bytes. Where the bytes go is not known here.
+//!
+//! | module | holds |
+//! | --- | --- |
+//! | [`bloom`] | dumps in chunks: a header, then bits |
+//! | [`bloom_value`] | a chain as a value of RDB, in RedisBloom's own encoding |
+//! | [`payload`] | that value in the frame that `DUMP` puts around it |
+//! | [`rdb`], [`rdb_string`], [`lzf`] | what such values are made of |
+//! | [`crc64`] | the checksum of payloads and files |
 //!
 //! Everything that reads treats its input as hostile: every field is checked before it is used, sums are checked, and no
 //! memory is taken before the caller's limit was asked.
 
 pub mod bloom;
+pub mod bloom_value;
+pub mod crc64;
+pub mod lzf;
+pub mod payload;
+pub mod rdb;
+pub mod rdb_string;
 
 #[cfg(test)]
 mod bloom_tests;

@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 
 use super::context::Context;
 use super::error::{CommandError, quoted};
+use super::transactions;
 use super::table::{Command, Flags, RUN_LENGTH, Run, find};
 use crate::keyspace::latch::Wait;
 use crate::resp::{Args, Batch, Reply, encode, encode_bool};
@@ -81,6 +82,8 @@ pub fn execute(
         last = command.map(|command| (name, command));
         if let Some(run) = command.and_then(|command| command.run)
             && context.session.authenticated
+            && context.session.transaction.is_none()
+            && context.settings.maxmemory() == 0
         {
             let answered = run_requests(context, run, (batch, buffer), *next, out);
             if answered > 0 {
@@ -155,20 +158,47 @@ fn call(context: &mut Context<'_>, command: Option<&'static Command>, args: Args
         if HTTP_WORDS.iter().any(|word| args[0].eq_ignore_ascii_case(word)) {
             context.session.closing = true;
         }
+        if let Some(transaction) = &mut context.session.transaction {
+            transaction.failed = true;
+        }
         return Err(unknown_command(args).into());
     };
-    let (command, full_name) = resolve(command, args)?;
-    if !command.takes(args.len()) {
-        return Err(CommandError::WrongArity(full_name.to_string().into()).into());
-    }
-    if !context.session.authenticated && !command.flags.has(Flags::NO_AUTH) {
-        return Err(CommandError::text("NOAUTH Authentication required.").into());
+    let command = match checked(context, command, args) {
+        Ok(command) => command,
+        Err(error) => {
+            if let Some(transaction) = &mut context.session.transaction {
+                transaction.failed = true;
+            }
+            return Err(error.into());
+        }
+    };
+    if context.session.transaction.is_some() && !command.flags.has(Flags::NO_MULTI) {
+        return transactions::queue(context, command, args);
     }
     let outcome = (command.handler)(context, args);
     if !matches!(outcome, Err(Stop::Busy(_))) {
         context.counters.commands.add(1);
     }
     outcome
+}
+
+/// The row that answers a request, which is of its form and allowed now.
+fn checked(
+    context: &mut Context<'_>,
+    command: &'static Command,
+    args: Args<'_>,
+) -> Result<&'static Command, CommandError> {
+    let (command, full_name) = resolve(command, args)?;
+    if !command.takes(args.len()) {
+        return Err(CommandError::WrongArity(full_name.to_string().into()));
+    }
+    if !context.session.authenticated && !command.flags.has(Flags::NO_AUTH) {
+        return Err(CommandError::text("NOAUTH Authentication required."));
+    }
+    if command.flags.has(Flags::DENYOOM) && context.settings.maxmemory() > 0 && !context.host.make_room() {
+        return Err(CommandError::OutOfMemory);
+    }
+    Ok(command)
 }
 
 /// The row that answers a request: a container's subcommand where there is one.

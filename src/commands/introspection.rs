@@ -258,10 +258,24 @@ fn keys_of<'a>(args: Args<'a>) -> Result<Vec<(&'a [u8], &'static KeySpec)>, Comm
     if command.keys.is_empty() {
         return Err(CommandError::text("ERR The command has no key arguments"));
     }
-    let of = |spec: &'static KeySpec| {
+    Ok(keys_by_spec(command, request).collect())
+}
+
+fn keys_by_spec<'a>(command: &'static Command, request: Args<'a>) -> impl Iterator<Item = (&'a [u8], &'static KeySpec)> {
+    let of = move |spec: &'static KeySpec| {
         let last = if spec.last < 0 { request.len() as i32 + spec.last } else { spec.last };
         let places = (spec.first..=last).step_by(spec.step as usize);
         places.filter_map(move |place| request.get(place as usize)).map(move |key| (key, spec))
     };
-    Ok(command.keys.iter().flat_map(of).collect())
+    command.keys.iter().flat_map(of)
+}
+
+/// The keys of a request by a client that uses database `db`, each with its own database.
+pub(super) fn keys_of_request<'a>(
+    command: &'static Command,
+    request: Args<'a>,
+    db: usize,
+) -> impl Iterator<Item = (usize, &'a [u8])> {
+    let here = keys_by_spec(command, request).map(move |(key, _)| (db, key));
+    here.chain(super::moving::keys_elsewhere(command, request))
 }

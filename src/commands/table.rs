@@ -81,6 +81,8 @@ impl Flags {
     pub const NO_MULTI: Self = Self(1 << 9);
     /// Goes over whole databases; not shown.
     pub const ALL_KEYS: Self = Self(1 << 10);
+    /// Copies whole values, which takes long for large ones; not shown.
+    pub const COPIES_VALUES: Self = Self(1 << 11);
 
     const NAMES: [(Self, &'static str); 10] = [
         (Self::WRITE, "write"),
@@ -133,6 +135,8 @@ pub enum Group {
     Bloom,
     /// Commands on keys of any type.
     Generic,
+    /// Several commands in one step.
+    Transactions,
     /// Commands on the client's own connection.
     Connection,
     /// Commands on the server.
@@ -146,6 +150,7 @@ impl Group {
         match self {
             Self::Bloom => "bf",
             Self::Generic => "generic",
+            Self::Transactions => "transactions",
             Self::Connection => "connection",
             Self::Server => "server",
         }
@@ -157,6 +162,7 @@ impl Group {
         match self {
             Self::Bloom => "Bloom filters",
             Self::Generic => "Keys",
+            Self::Transactions => "Transactions",
             Self::Connection => "Connection",
             Self::Server => "Server",
         }
@@ -166,6 +172,7 @@ impl Group {
         match self {
             Self::Bloom => Some("@bloom"),
             Self::Generic => Some("@keyspace"),
+            Self::Transactions => Some("@transaction"),
             Self::Connection => Some("@connection"),
             Self::Server => None,
         }
@@ -330,9 +337,12 @@ impl Command {
 }
 
 /// The rows of all families.
-pub static FAMILIES: [&[Command]; 5] = [
+pub static FAMILIES: [&[Command]; 8] = [
     super::bloom::COMMANDS,
     super::keys::COMMANDS,
+    super::lives::COMMANDS,
+    super::moving::COMMANDS,
+    super::transactions::COMMANDS,
     super::connection::COMMANDS,
     super::server::COMMANDS,
     super::introspection::COMMANDS,

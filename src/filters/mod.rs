@@ -102,6 +102,14 @@ impl<'a> BloomRef<'a> {
         }
     }
 
+    /// What the chain's counter has beyond the items of its links, modulo 2^64: not 0 only in damaged old files.
+    pub fn surplus(self) -> u64 {
+        match self {
+            BloomRef::Packed(_) => 0,
+            BloomRef::Large(chain) => chain.surplus(),
+        }
+    }
+
     /// Sum of the entries of all links; wraps at 2^64 as RedisBloom's does, which only loaded chains can reach.
     pub fn capacity(self) -> u64 {
         self.links().map(|link| link.shape.entries).fold(0, u64::wrapping_add)

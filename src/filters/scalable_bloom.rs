@@ -103,7 +103,7 @@ impl Link {
 pub struct ScalableBloom {
     options: u32,
     growth: u32,
-    /// Items that the chain's counter has beyond those of its links (modulo 2^64): not 0 only in damaged old files.
+    /// See [`surplus`](ScalableBloom::surplus).
     surplus: u64,
     /// Oldest first, never empty.
     links: Vec<Link>,
@@ -187,6 +187,11 @@ impl ScalableBloom {
         };
         let bits: usize = self.links.iter().map(of_bits).sum();
         bits + given(self.links.capacity() * size_of::<Link>()) + given(size_of_val(&*self.stripes))
+    }
+
+    /// What the chain's counter has beyond the items of its links, modulo 2^64: not 0 only in damaged old files.
+    pub fn surplus(&self) -> u64 {
+        self.surplus
     }
 
     fn newest(&self) -> &Link {

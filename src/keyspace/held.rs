@@ -84,6 +84,15 @@ impl<'k> Held<'k> {
         }
     }
 
+    /// Whether a key of this name could be worked on.
+    #[must_use]
+    pub fn covers(&self, name: &[u8]) -> bool {
+        match &self.source {
+            Source::Locked { indices, .. } => indices.binary_search(&shard_index(self.common.hash(name))).is_ok(),
+            Source::Private(_) => true,
+        }
+    }
+
     /// Look at a key.
     ///
     /// # Errors
@@ -147,12 +156,8 @@ impl<'k> Held<'k> {
     /// # Errors
     /// As [`Held::read`].
     pub fn put(&mut self, db: usize, name: &[u8], entry: Entry) -> Result<(), Wait> {
-        let common = self.common;
         self.write(db, name, |cell| {
-            if let Some(old) = cell.take() {
-                common.reaper.free_entry(old);
-            }
-            cell.insert(entry);
+            cell.replace(entry);
             cell.touch_watchers();
         })
     }

@@ -184,7 +184,13 @@ impl LatchedKeys {
     /// The keys, to work on.
     #[must_use]
     pub fn hold(&self) -> Held<'_> {
-        self.keyspace.hold_private(&self.shard)
+        self.hold_at(&self.keyspace)
+    }
+
+    /// The keys, to work on, for as long as this reference to their keyspace lives.
+    #[must_use]
+    pub fn hold_at<'k>(&self, keyspace: &'k Keyspace) -> Held<'k> {
+        keyspace.hold_private(&self.shard)
     }
 }
 

@@ -212,6 +212,15 @@ impl<'a> Cell<'a> {
         table.set_due(self.hash, life);
     }
 
+    /// Put a key here, of this cell's name, in place of what is here. What was there is freed in the background if it is
+    /// large.
+    pub fn replace(&mut self, entry: Entry) {
+        if let Some(old) = self.take() {
+            self.common.reaper.free_entry(old);
+        }
+        self.insert(entry);
+    }
+
     /// Take the key away, without telling anybody: for what comes back under another name.
     pub fn take(&mut self) -> Option<Entry> {
         let entry = self.shard.tables[self.db].remove(self.hash, self.name)?;

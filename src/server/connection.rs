@@ -364,9 +364,11 @@ impl<S: Stream> Connection<'_, S> {
                 session: &mut self.state.session,
                 host: &**self.shared,
                 counters: self.counters,
+                held: None,
             };
             let requests = (&buffers.batch, &buffers.input[..]);
             let progress = execute(&mut context, requests, &mut next, Instant::now() + SLICE, &mut buffers.output);
+            drop(context);
             match progress {
                 Progress::Done => return Ok(()),
                 Progress::Pause => {
@@ -392,16 +394,17 @@ impl<S: Stream> Connection<'_, S> {
         loop {
             let Some(buffers) = &mut self.buffers else { return };
             let args = buffers.batch.request(&buffers.input, index);
-            if let Some(reply) = long.step(args, Instant::now() + SLICE) {
+            let mut context = Context {
+                keyspace: &self.shared.keyspace,
+                settings: &self.shared.settings,
+                session: &mut self.state.session,
+                host: &**self.shared,
+                counters: self.counters,
+                held: None,
+            };
+            if let Some(reply) = long.step(&mut context, args, Instant::now() + SLICE) {
                 // The key is given back before the reply can be seen.
                 drop(long);
-                let context = Context {
-                    keyspace: &self.shared.keyspace,
-                    settings: &self.shared.settings,
-                    session: &mut self.state.session,
-                    host: &**self.shared,
-                    counters: self.counters,
-                };
                 write(&context, &reply, &mut buffers.output);
                 return;
             }

@@ -6,6 +6,7 @@ use std::time::UNIX_EPOCH;
 
 use super::shared::Shared;
 use crate::commands::connection::REDIS_VERSION;
+use crate::config::Id;
 use crate::filters::bits::mapped_bytes;
 use crate::keyspace::DATABASES;
 
@@ -76,23 +77,31 @@ fn clients(shared: &Shared, lines: &mut Lines) {
     lines.add("maxclients", shared.max_clients());
 }
 
-/// Bytes in use, in detail.
-fn memory(shared: &Shared, lines: &mut Lines) {
+/// Bytes allocated, and mapped for large filters.
+pub(super) fn allocated_bytes() -> u64 {
     // The allocator's figures are a copy that has to be asked for.
     let _ = tikv_jemalloc_ctl::epoch::advance();
-    let allocated = tikv_jemalloc_ctl::stats::allocated::read().unwrap_or(0) as u64;
-    let used = allocated + mapped_bytes();
+    tikv_jemalloc_ctl::stats::allocated::read().unwrap_or(0) as u64 + mapped_bytes()
+}
+
+/// Bytes in use, in detail.
+fn memory(shared: &Shared, lines: &mut Lines) {
+    let used = allocated_bytes();
     let resident = resident_bytes();
     lines.add("used_memory", used);
     lines.add("used_memory_human", human(used));
     lines.add("used_memory_rss", resident);
     lines.add("used_memory_rss_human", human(resident));
     lines.add("used_memory_mapped", mapped_bytes());
+    lines.add("used_memory_keys", shared.keyspace.entry_bytes());
     lines.add("used_memory_tables", shared.keyspace.table_bytes());
     if let Some(total) = total_system_memory() {
         lines.add("total_system_memory", total);
         lines.add("total_system_memory_human", human(total));
     }
+    lines.add("maxmemory", shared.settings.maxmemory());
+    lines.add("maxmemory_human", human(shared.settings.maxmemory()));
+    lines.add("maxmemory_policy", String::from_utf8_lossy(&shared.settings.value_text(Id::MaxMemoryPolicy)));
     lines.add("max_filter_memory", shared.settings.max_filter_memory());
     lines.add("mem_fragmentation_ratio", format_args!("{:.2}", resident as f64 / used.max(1) as f64));
     lines.add("mem_allocator", "jemalloc");
@@ -107,6 +116,9 @@ fn stats(shared: &Shared, lines: &mut Lines) {
     lines.add("total_net_output_bytes", shared.sum(|counters| &counters.bytes_out));
     lines.add("instantaneous_input_kbps", format_args!("{:.2}", rates.bytes_in as f64 / 1024.0));
     lines.add("instantaneous_output_kbps", format_args!("{:.2}", rates.bytes_out as f64 / 1024.0));
+    let (expired, evicted, _) = shared.keyspace.totals();
+    lines.add("expired_keys", expired);
+    lines.add("evicted_keys", evicted);
     lines.add("rejected_connections", shared.sum(|counters| &counters.rejected));
     lines.add("keyspace_hits", shared.sum(|counters| &counters.hits));
     lines.add("keyspace_misses", shared.sum(|counters| &counters.misses));
@@ -124,7 +136,7 @@ fn keyspace(shared: &Shared, lines: &mut Lines) {
     for db in 0..DATABASES {
         let keys = shared.keyspace.len(db);
         if keys > 0 {
-            lines.add(&format!("db{db}"), format_args!("keys={keys},expires=0,avg_ttl=0"));
+            lines.add(&format!("db{db}"), format_args!("keys={keys},expires={}", shared.keyspace.lives(db)));
         }
     }
 }

@@ -39,6 +39,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The clocks of the keyspace and of idle clients go by seconds; they are set this often.
 const TICK: Duration = Duration::from_millis(100);
 
+/// Keys whose lives are over are removed in so many parts, with other work of the main thread in between.
+const EXPIRY_PARTS: usize = 16;
+
 /// Run a server until it is told to end.
 ///
 /// # Errors
@@ -90,6 +93,10 @@ async fn keep_time(shared: &Shared) {
         tick.tick().await;
         shared.tick();
         balancer.look(shared);
+        for part in 0..EXPIRY_PARTS {
+            shared.keyspace.expire(part, EXPIRY_PARTS);
+            tokio::task::yield_now().await;
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! What all threads of the server share.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Instant, SystemTime};
 
 use parking_lot::Mutex;
@@ -12,7 +12,7 @@ use super::worker::Workers;
 use super::{files, info, logging};
 use crate::commands::context::{Counter, Counters, Host};
 use crate::config::{Id, Prepared, SetError, Settings};
-use crate::keyspace::Keyspace;
+use crate::keyspace::{Keyspace, Policy};
 
 /// What all threads of the server share.
 pub(super) struct Shared {
@@ -30,6 +30,8 @@ pub(super) struct Shared {
     /// Clients that the limit of open files allows.
     files: AtomicU64,
     last_id: AtomicU64,
+    /// Bytes allocated for other things than entries.
+    overhead: AtomicI64,
     /// Clients cut off from outside, by the sweep.
     pub(super) swept: AtomicU64,
     shutdown: Notify,
@@ -52,10 +54,13 @@ pub(super) struct Totals {
     pub(super) bytes_out: u64,
 }
 
+/// A filter that grows may pass the memory limit by this part of it, when others can be evicted afterwards.
+const SMALL_SHARE: u64 = 64;
+
 impl Shared {
     pub(super) fn new(settings: Settings, files: u64, workers: Workers) -> Self {
         Self {
-            keyspace: Arc::new(Keyspace::new()),
+            keyspace: Arc::new(Keyspace::new(None)),
             clients: Clients::default(),
             workers,
             counters: (0..settings.threads()).map(|_| Counters::default()).collect(),
@@ -66,6 +71,7 @@ impl Shared {
             rates: Mutex::default(),
             files: AtomicU64::new(files),
             last_id: AtomicU64::new(0),
+            overhead: AtomicI64::new(0),
             swept: AtomicU64::new(0),
             shutdown: Notify::new(),
         }
@@ -91,10 +97,22 @@ impl Shared {
         self.counters.iter().map(|counters| of(counters).get()).sum()
     }
 
+    /// Bytes in use: what the keys hold, exactly, and all else as it was at the last tick.
+    pub(super) fn used_memory(&self) -> u64 {
+        let entries = i64::try_from(self.keyspace.entry_bytes()).unwrap_or(i64::MAX);
+        entries.saturating_add(self.overhead.load(Ordering::Relaxed)).max(0) as u64
+    }
+
+    fn measure_overhead(&self) {
+        let entries = i64::try_from(self.keyspace.entry_bytes()).unwrap_or(i64::MAX);
+        self.overhead.store(info::allocated_bytes() as i64 - entries, Ordering::Relaxed);
+    }
+
     /// What has to be done now and then.
     pub(super) fn tick(&self) {
         let now = self.now();
         self.keyspace.set_now(now);
+        self.measure_overhead();
         let mut rates = self.rates.lock();
         if rates.second == now {
             return;
@@ -114,6 +132,10 @@ impl Shared {
         drop(rates);
         let cut_off = self.clients.sweep(now, self.settings.timeout());
         self.swept.fetch_add(cut_off, Ordering::Relaxed);
+    }
+
+    fn policy(&self) -> Policy {
+        Policy::ALL.get(self.settings.maxmemory_policy()).copied().unwrap_or(Policy::NoEviction)
     }
 
     /// Ends when somebody asked for the end.
@@ -142,10 +164,30 @@ impl Host for Shared {
             tracing::info!("setting '{}' changed", id.name());
             match id {
                 Id::Loglevel => logging::set_level(self.settings.loglevel()),
+                Id::MaxMemoryPolicy => self.keyspace.count_uses(self.policy().goes_by_uses()),
                 Id::MaxClients => self.files.store(u64::from(self.settings.maxclients()), Ordering::Relaxed),
                 _ => {}
             }
         }
+    }
+
+    fn make_room(&self) -> bool {
+        let limit = self.settings.maxmemory();
+        while limit > 0 && self.used_memory() > limit {
+            if !self.keyspace.evict(self.policy()) {
+                return false;
+            }
+        }
+        true
+    }
+
+    fn has_room_for(&self, bytes: u64) -> bool {
+        let limit = self.settings.maxmemory();
+        if limit == 0 || self.used_memory().saturating_add(bytes) <= limit {
+            return true;
+        }
+        // Under the locks nothing can be evicted. What is small goes in, and others go before the next command.
+        self.policy() != Policy::NoEviction && bytes <= limit / SMALL_SHARE
     }
 
     fn shut_down(&self) {

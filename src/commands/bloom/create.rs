@@ -29,18 +29,18 @@ pub(super) struct NewFilter {
 
 /// What limits the memory of a filter.
 #[derive(Clone, Copy)]
-pub(super) struct Bounds<'a> {
+pub(in crate::commands) struct Bounds<'a> {
     settings: &'a Settings,
     host: &'a dyn Host,
 }
 
 impl<'a> Bounds<'a> {
-    pub(super) fn of(context: &Context<'a>) -> Self {
+    pub(in crate::commands) fn of(context: &Context<'a>) -> Self {
         Self { settings: context.settings, host: context.host }
     }
 
     /// The settings.
-    pub(super) fn settings(self) -> &'a Settings {
+    pub(in crate::commands) fn settings(self) -> &'a Settings {
         self.settings
     }
 
@@ -57,7 +57,7 @@ impl<'a> Bounds<'a> {
     }
 
     /// Whether what was loaded, of so many bytes, may be kept.
-    pub(super) fn check_loaded(self, bytes: u64) -> Result<(), CommandError> {
+    pub(in crate::commands) fn check_loaded(self, bytes: u64) -> Result<(), CommandError> {
         self.check(bytes, bytes)
     }
 }

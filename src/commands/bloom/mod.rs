@@ -9,6 +9,9 @@ mod dump;
 mod figures;
 mod items;
 
+pub(super) use create::Bounds;
+pub(super) use dump::loaded_entry;
+
 use super::table::{Argument, ArgumentKind, Command, Flags, Group, KeySpec};
 
 const ACCESS: &[KeySpec] = &[KeySpec { first: 1, last: 1, step: 1, flags: &["RO", "access"] }];
@@ -20,6 +23,17 @@ const CAPACITY: Argument = Argument::new("capacity", ArgumentKind::Integer);
 const ERROR: Argument = Argument::new("error", ArgumentKind::Double);
 const EXPANSION: Argument = Argument::new("expansion", ArgumentKind::Integer).token("EXPANSION").optional();
 const NONSCALING: Argument = Argument::word("nonscaling", "NONSCALING");
+
+const LIFE: Argument = Argument::new(
+    "life",
+    ArgumentKind::OneOf(&[
+        Argument::new("seconds", ArgumentKind::Integer).token("EX"),
+        Argument::new("milliseconds", ArgumentKind::Integer).token("PX"),
+        Argument::new("unix-seconds", ArgumentKind::Integer).token("EXAT"),
+        Argument::new("unix-milliseconds", ArgumentKind::Integer).token("PXAT"),
+    ]),
+)
+.optional();
 
 const ROW: Command = Command { group: Group::Bloom, ..Command::DEFAULT };
 
@@ -33,7 +47,7 @@ pub const COMMANDS: &[Command] = &[
         summary: "Creates an empty Bloom filter.",
         complexity: "O(1)",
         since: "1.0.0",
-        arguments: &[Argument::KEY, ERROR, CAPACITY, EXPANSION, NONSCALING],
+        arguments: &[Argument::KEY, ERROR, CAPACITY, EXPANSION, NONSCALING, LIFE],
         handler: create::reserve,
         ..ROW
     },
@@ -77,6 +91,7 @@ pub const COMMANDS: &[Command] = &[
             EXPANSION,
             Argument::word("nocreate", "NOCREATE"),
             NONSCALING,
+            LIFE,
             Argument::ITEMS.token("ITEMS"),
         ],
         handler: items::insert,

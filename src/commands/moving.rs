@@ -1,0 +1,532 @@
+//! Keys on the move: other names, other databases, copies, and values as bytes.
+
+use std::time::Instant;
+
+use super::bloom::{Bounds, loaded_entry};
+use super::context::Context;
+use super::dispatch::{LongCommand, Outcome, Stop};
+use super::error::CommandError;
+use super::table::{Argument, ArgumentKind, Command, Flags, Group, KeySpec};
+use super::words::{Words, is};
+use crate::codec::bloom_value::ValueError;
+use crate::codec::payload::{DumpWriter, PayloadError, dump, restore};
+use crate::filters::BloomRef;
+use crate::filters::bits::{AllocError, BitArray};
+use crate::filters::scalable_bloom::{Link, ScalableBloom};
+use crate::keyspace::DATABASES;
+use crate::keyspace::effect::{Cause, Effect};
+use crate::keyspace::entry::{Entry, EntryRef, LATEST_LIFE, Value, ValueRef};
+use crate::keyspace::held::Held;
+use crate::keyspace::latched::{Latched, LatchedKeys};
+use crate::resp::{Args, Reply, parse_integer};
+
+const ROW: Command = Command { group: Group::Generic, since: "1.0.0", ..Command::DEFAULT };
+const SOURCE: KeySpec = KeySpec { first: 1, last: 1, step: 1, flags: &["RO", "access"] };
+const FROM: KeySpec = KeySpec { flags: &["RW", "access", "delete"], ..SOURCE };
+const TO: KeySpec = KeySpec { first: 2, last: 2, step: 1, flags: &["OW", "update"] };
+const NEW_KEY: Argument = Argument::new("newkey", ArgumentKind::Key);
+
+/// The rows of this family.
+pub const COMMANDS: &[Command] = &[
+    Command {
+        name: "rename",
+        arity: 3,
+        flags: Flags::WRITE,
+        keys: &[FROM, TO],
+        summary: "Gives a key another name, in place of a key that has it.",
+        arguments: &[Argument::KEY, NEW_KEY],
+        handler: |context, args| rename(context, args, true).map(|_| Reply::Ok),
+        ..ROW
+    },
+    Command {
+        name: "renamenx",
+        arity: 3,
+        flags: Flags::WRITE.with(Flags::FAST),
+        keys: &[FROM, KeySpec { flags: &["OW", "insert"], ..TO }],
+        summary: "Gives a key another name, unless a key has it.",
+        arguments: &[Argument::KEY, NEW_KEY],
+        handler: |context, args| rename(context, args, false).map(|renamed| Reply::Integer(i64::from(renamed))),
+        ..ROW
+    },
+    Command {
+        name: "copy",
+        arity: -3,
+        flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::COPIES_VALUES),
+        keys: &[SOURCE, TO],
+        summary: "Copies a key with its life.",
+        complexity: "O(n), n bytes of the value",
+        since: "6.2.0",
+        arguments: &[
+            Argument::new("source", ArgumentKind::Key),
+            Argument::new("destination", ArgumentKind::Key),
+            Argument::new("destination-db", ArgumentKind::Integer).token("DB").optional(),
+            Argument::word("replace", "REPLACE"),
+        ],
+        handler: copy,
+        ..ROW
+    },
+    Command {
+        name: "move",
+        arity: 3,
+        flags: Flags::WRITE.with(Flags::FAST),
+        keys: &[FROM],
+        summary: "Takes a key to another database, unless a key of that name is there.",
+        arguments: &[Argument::KEY, Argument::new("db", ArgumentKind::Integer)],
+        handler: move_key,
+        ..ROW
+    },
+    Command {
+        name: "swapdb",
+        arity: 3,
+        flags: Flags::WRITE.with(Flags::FAST).with(Flags::ALL_KEYS),
+        more_categories: &["@dangerous"],
+        summary: "Exchanges two databases.",
+        complexity: "O(1)",
+        since: "4.0.0",
+        arguments: &[
+            Argument::new("index1", ArgumentKind::Integer),
+            Argument::new("index2", ArgumentKind::Integer),
+        ],
+        handler: swap,
+        ..ROW
+    },
+    Command {
+        name: "dump",
+        arity: 2,
+        flags: Flags::READONLY.with(Flags::COPIES_VALUES),
+        keys: &[SOURCE],
+        summary: "Gives a key's value as bytes that RESTORE takes, here or in a Redis with RedisBloom.",
+        complexity: "O(n), n bytes of the value",
+        since: "2.6.0",
+        arguments: &[Argument::KEY],
+        handler: dump_key,
+        ..ROW
+    },
+    Command {
+        name: "restore",
+        arity: -4,
+        flags: Flags::WRITE.with(Flags::DENYOOM),
+        keys: &[KeySpec { flags: &["OW", "update"], ..SOURCE }],
+        more_categories: &["@dangerous"],
+        summary: "Makes a key from the bytes that DUMP gave.",
+        complexity: "O(n), n bytes of the value",
+        since: "2.6.0",
+        arguments: &[
+            Argument::KEY,
+            Argument::new("ttl", ArgumentKind::Integer),
+            Argument::new("serialized-value", ArgumentKind::String),
+            Argument::word("replace", "REPLACE"),
+            Argument::word("absttl", "ABSTTL"),
+            Argument::new("seconds", ArgumentKind::Integer).token("IDLETIME").optional(),
+            Argument::new("frequency", ArgumentKind::Integer).token("FREQ").optional(),
+        ],
+        handler: restore_key,
+        ..ROW
+    },
+];
+
+const SYNTAX: CommandError = CommandError::text("ERR syntax error");
+const SAME: CommandError = CommandError::text("ERR source and destination objects are the same");
+
+/// Values of more bytes are copied in steps.
+const COPIED_AT_ONCE: usize = 256 << 10;
+
+/// Whether the value of a key takes long to copy.
+fn is_heavy(entry: EntryRef<'_>) -> bool {
+    matches!(entry.value(), ValueRef::Bloom(bloom) if bloom.bit_bytes() > COPIED_AT_ONCE as u64)
+}
+
+/// Whether the key got the other name.
+fn rename(context: &mut Context<'_>, args: Args<'_>, replace: bool) -> Result<bool, Stop> {
+    let (db, from, to) = (context.session.db, &args[1], &args[2]);
+    context.with_keys([(db, from), (db, to)].into_iter(), |held| {
+        if held.read(db, from, |entry| entry.is_none())? {
+            return Ok(Err(CommandError::text("ERR no such key").into()));
+        }
+        if from == to {
+            return Ok(Ok(replace));
+        }
+        if !replace && held.read(db, to, |entry| entry.is_some())? {
+            return Ok(Ok(false));
+        }
+        let renamed = held.rename(db, from, to)?;
+        Ok(renamed.map(|()| true).map_err(|error| CommandError::from(error).into()))
+    })?
+}
+
+/// The number of a database.
+fn database(word: &[u8]) -> Result<Option<usize>, CommandError> {
+    let index = parse_integer(word).ok_or(CommandError::NotAnInteger)?;
+    Ok(usize::try_from(index).ok().filter(|index| *index < DATABASES))
+}
+
+fn move_key(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    let (db, name) = (context.session.db, &args[1]);
+    let to = database(&args[2])?.ok_or(CommandError::text("ERR DB index is out of range"))?;
+    if to == db {
+        return Err(SAME.into());
+    }
+    let moved = context.with_keys([(db, name), (to, name)].into_iter(), |held| {
+        let there = held.read(db, name, |entry| entry.is_some())?;
+        if !there || held.read(to, name, |entry| entry.is_some())? {
+            return Ok(false);
+        }
+        held.move_key(db, name, to).map(|()| true)
+    })?;
+    Ok(Reply::Integer(i64::from(moved)))
+}
+
+fn swap(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    let index = |word, which| {
+        let index = parse_integer(word).and_then(|index| i32::try_from(index).ok());
+        index.ok_or(CommandError::text(which))
+    };
+    let one = index(&args[1], "ERR invalid first DB index")?;
+    let other = index(&args[2], "ERR invalid second DB index")?;
+    let inside = |index: i32| usize::try_from(index).ok().filter(|index| *index < DATABASES);
+    let (Some(one), Some(other)) = (inside(one), inside(other)) else {
+        return Err(CommandError::text("ERR DB index is out of range").into());
+    };
+    if one != other {
+        context.with_all(|db| db == one || db == other, |held| held.swap(one, other))?;
+    }
+    Ok(Reply::Ok)
+}
+
+/// Keys in other databases than the client's that a request uses.
+pub(super) fn keys_elsewhere<'a>(
+    command: &'static Command,
+    request: Args<'a>,
+) -> impl Iterator<Item = (usize, &'a [u8])> {
+    let other = match command.name {
+        "move" => request.get(2).map(|db| (db, 1)),
+        "copy" => (3..request.len()).find(|at| is(&request[*at], "DB")).and_then(|at| request.get(at + 1)).map(|db| (db, 2)),
+        _ => None,
+    };
+    let key = other.and_then(|(db, place)| Some((database(db).ok()??, request.get(place)?)));
+    key.into_iter()
+}
+
+/// From where a copy is made, and to where.
+#[derive(Clone, Copy)]
+struct CopyOrder<'a> {
+    from: (usize, &'a [u8]),
+    to: (usize, &'a [u8]),
+    replace: bool,
+}
+
+impl<'a> CopyOrder<'a> {
+    fn of(context: &Context<'_>, args: Args<'a>) -> Result<Self, CommandError> {
+        let db = context.session.db;
+        let name = |at| args.get(at).unwrap_or_default();
+        let mut order = Self { from: (db, name(1)), to: (db, name(2)), replace: false };
+        let mut words = Words::from(args, 3);
+        while let Some(word) = words.next() {
+            if is(word, "REPLACE") {
+                order.replace = true;
+            } else if is(word, "DB") {
+                let index = database(words.next().ok_or(SYNTAX)?)?;
+                order.to.0 = index.ok_or(CommandError::text("ERR invalid DB index"))?;
+            } else {
+                return Err(SYNTAX);
+            }
+        }
+        if order.from == order.to { Err(SAME) } else { Ok(order) }
+    }
+
+    fn keys(self) -> impl Iterator<Item = (usize, &'a [u8])> + Clone {
+        [self.from, self.to].into_iter()
+    }
+
+    /// Put the copy in its place.
+    fn finish(self, held: &mut Held<'_>, copy: Entry) -> Result<(), crate::keyspace::latch::Wait> {
+        held.put(self.to.0, self.to.1, copy)?;
+        held.write(self.from.0, self.from.1, |cell| {
+            cell.record(&Effect::Copied { db: self.to.0, to: self.to.1 });
+        })
+    }
+}
+
+fn copy(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    let order = CopyOrder::of(context, args)?;
+    let bounds = Bounds::of(context);
+    enum Found {
+        Nothing,
+        Copied(Result<(), CommandError>),
+        Heavy(u64),
+    }
+    let found = context.with_keys(order.keys(), |held| {
+        if !order.replace && held.read(order.to.0, order.to.1, |entry| entry.is_some())? {
+            return Ok(Found::Nothing);
+        }
+        let copied = held.read(order.from.0, order.from.1, |entry| match entry {
+            None => Ok(None),
+            Some(entry) if is_heavy(entry) => Err(entry.allocated_bytes() as u64),
+            Some(entry) => Ok(Some(copied_at_once(entry, order.to.1))),
+        })?;
+        Ok(match copied {
+            Ok(None) => Found::Nothing,
+            Ok(Some(Ok(copy))) => Found::Copied(order.finish(held, copy).map(Ok)?),
+            Ok(Some(Err(error))) => Found::Copied(Err(error.into())),
+            Err(bytes) => Found::Heavy(bytes),
+        })
+    })?;
+    match found {
+        Found::Nothing => Ok(Reply::Integer(0)),
+        Found::Copied(result) => Ok(result.map(|()| Reply::Integer(1))?),
+        Found::Heavy(bytes) => {
+            bounds.check_loaded(bytes)?;
+            let keys = match context.held {
+                Some(_) => None,
+                None => {
+                    let keyspace = context.keyspace;
+                    let mut names: Vec<_> = order.keys().map(|(db, name)| (db, Box::from(name))).collect();
+                    names.sort_unstable();
+                    Some(keyspace.latch_keys(names, &mut keyspace.lock(order.keys())?)?)
+                }
+            };
+            let mut long = LongCopy { keys, copy: None };
+            if context.may_latch() {
+                return Err(Stop::Long(Box::new(long)));
+            }
+            loop {
+                if let Some(reply) = long.step(context, args, Instant::now()) {
+                    return Ok(reply);
+                }
+            }
+        }
+    }
+}
+
+/// A copy of a small value.
+fn copied_at_once(entry: EntryRef<'_>, name: &[u8]) -> Result<Entry, AllocError> {
+    if let Some(copy) = Entry::packed_copy(entry, name)? {
+        return Ok(copy);
+    }
+    let ValueRef::Bloom(bloom) = entry.value() else { return Err(AllocError { bytes: 0 }) };
+    let mut copy = BloomCopy::of(bloom)?;
+    while !copy.step(bloom) {}
+    copy.finish(entry, name)
+}
+
+/// A copy of a Bloom filter in the making.
+struct BloomCopy {
+    options: u32,
+    growth: u32,
+    items: u64,
+    links: Vec<Link>,
+    /// The link that is being copied, and how much of it is done.
+    at: (usize, usize),
+}
+
+impl BloomCopy {
+    fn of(bloom: BloomRef<'_>) -> Result<Self, AllocError> {
+        let mut links = Vec::with_capacity(bloom.len());
+        for link in bloom.links() {
+            links.extend(Link::new(link.shape, link.items, BitArray::zeroed(link.shape.bytes)?));
+        }
+        Ok(Self { options: bloom.options(), growth: bloom.growth(), items: bloom.items(), links, at: (0, 0) })
+    }
+
+    /// Copy the next piece; whether that was the last.
+    fn step(&mut self, bloom: BloomRef<'_>) -> bool {
+        let (link, offset) = self.at;
+        let Some(target) = self.links.get(link) else { return true };
+        let mut piece = vec![0; COPIED_AT_ONCE.min(target.bits().len() - offset)];
+        bloom.copy_bytes(link, offset, &mut piece);
+        target.bits().or_bytes(offset, &piece);
+        let done = offset + piece.len();
+        self.at = if done < target.bits().len() { (link, done) } else { (link + 1, 0) };
+        self.at.0 == self.links.len()
+    }
+
+    fn finish(self, from: EntryRef<'_>, name: &[u8]) -> Result<Entry, AllocError> {
+        let chain = ScalableBloom::from_links(self.options, self.growth, self.items, self.links);
+        let chain = chain.ok_or(AllocError { bytes: 0 })?;
+        let copy = Entry::boxed(name, from.life(), Value::Bloom(chain))?;
+        copy.as_ref().set_stamp(from.stamp());
+        Ok(copy)
+    }
+}
+
+struct LongCopy {
+    /// Both keys, unless they are the transaction's.
+    keys: Option<LatchedKeys>,
+    copy: Option<BloomCopy>,
+}
+
+impl LongCommand for LongCopy {
+    fn step(&mut self, context: &mut Context<'_>, args: Args<'_>, until: Instant) -> Option<Reply> {
+        let refused = |error: CommandError| Some(Reply::Error(error.message()));
+        let order = match CopyOrder::of(context, args) {
+            Ok(order) => order,
+            Err(error) => return refused(error),
+        };
+        let keyspace = context.keyspace;
+        let mut own = self.keys.as_ref().map(|keys| keys.hold_at(keyspace));
+        let held = own.as_mut().or(context.held.as_mut())?;
+        let copy = &mut self.copy;
+        let done = held.read(order.from.0, order.from.1, |entry| {
+            let Some((entry, ValueRef::Bloom(bloom))) = entry.map(|entry| (entry, entry.value())) else {
+                return Some(Err(CommandError::WrongType));
+            };
+            let making = match copy.take().map_or_else(|| BloomCopy::of(bloom), Ok) {
+                Ok(making) => copy.insert(making),
+                Err(error) => return Some(Err(error.into())),
+            };
+            while !making.step(bloom) {
+                if Instant::now() >= until {
+                    return None;
+                }
+            }
+            let made = copy.take()?;
+            Some(made.finish(entry, order.to.1).map_err(CommandError::from))
+        });
+        match done {
+            Ok(None) => None,
+            Ok(Some(Err(error))) => refused(error),
+            Ok(Some(Ok(entry))) => order.finish(held, entry).ok().map(|()| Reply::Integer(1)),
+            Err(_) => refused(CommandError::text("ERR a key of the copy is busy")),
+        }
+    }
+}
+
+fn dump_key(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    let may_latch = context.may_latch();
+    let payload = context.read(&args[1], |entry| match entry {
+        None => Ok(Some(None)),
+        Some(entry) if may_latch && is_heavy(entry) => Ok(None),
+        Some(entry) => match entry.value() {
+            ValueRef::Bloom(bloom) => dump(bloom).map(|payload| Some(Some(payload))),
+            _ => Ok(Some(None)),
+        },
+    })?;
+    match payload.map_err(CommandError::from)? {
+        Some(None) => Ok(Reply::Null),
+        Some(Some(payload)) => Ok(Reply::Bulk(payload.into())),
+        None => match context.latch(&args[1])? {
+            Some(latched) => Err(Stop::Long(Box::new(LongDump { latched, writer: None, payload: Vec::new() }))),
+            None => Ok(Reply::Null),
+        },
+    }
+}
+
+struct LongDump {
+    latched: Latched,
+    writer: Option<DumpWriter>,
+    payload: Vec<u8>,
+}
+
+impl LongCommand for LongDump {
+    fn step(&mut self, _: &mut Context<'_>, _: Args<'_>, until: Instant) -> Option<Reply> {
+        let ValueRef::Bloom(bloom) = self.latched.entry().value() else { return Some(Reply::Null) };
+        let writer = self.writer.get_or_insert_with(|| DumpWriter::new(bloom));
+        if self.payload.capacity() == 0 {
+            let bytes = writer.len();
+            let reserved = usize::try_from(bytes).is_ok_and(|bytes| self.payload.try_reserve_exact(bytes).is_ok());
+            if !reserved {
+                return Some(Reply::Error(CommandError::InsufficientMemory { bytes }.message()));
+            }
+        }
+        while !writer.step(bloom, &mut self.payload, COPIED_AT_ONCE) {
+            if Instant::now() >= until {
+                return None;
+            }
+        }
+        Some(Reply::Bulk(std::mem::take(&mut self.payload).into()))
+    }
+}
+
+/// The options of RESTORE.
+#[derive(Default)]
+struct RestoreOptions {
+    replace: bool,
+    absolute: bool,
+    idle: Option<u32>,
+    uses: Option<u8>,
+}
+
+impl RestoreOptions {
+    fn of(args: Args<'_>) -> Result<Self, CommandError> {
+        let mut options = Self::default();
+        let mut words = Words::from(args, 4);
+        while let Some(word) = words.next() {
+            if is(word, "REPLACE") {
+                options.replace = true;
+            } else if is(word, "ABSTTL") {
+                options.absolute = true;
+            } else if is(word, "IDLETIME") && options.uses.is_none() {
+                let seconds = parse_integer(words.next().ok_or(SYNTAX)?).ok_or(CommandError::NotAnInteger)?;
+                let seconds = u32::try_from(seconds.min(i64::from(u32::MAX))).ok();
+                options.idle =
+                    Some(seconds.ok_or(CommandError::text("ERR Invalid IDLETIME value, must be >= 0"))?);
+            } else if is(word, "FREQ") && options.idle.is_none() {
+                let uses = parse_integer(words.next().ok_or(SYNTAX)?).ok_or(CommandError::NotAnInteger)?;
+                let uses = u8::try_from(uses).ok();
+                options.uses =
+                    Some(uses.ok_or(CommandError::text("ERR Invalid FREQ value, must be >= 0 and <= 255"))?);
+            } else {
+                return Err(SYNTAX);
+            }
+        }
+        Ok(options)
+    }
+
+    /// The moment at which the key ends, in milliseconds since 1970; none for 0.
+    fn life(&self, word: &[u8], now: u64) -> Result<Option<u64>, CommandError> {
+        const INVALID: CommandError = CommandError::text("ERR Invalid TTL value, must be >= 0");
+        let ttl = parse_integer(word).ok_or(CommandError::NotAnInteger)?;
+        let ttl = u64::try_from(ttl).map_err(|_| INVALID)?;
+        let at = if self.absolute { ttl } else { ttl.saturating_add(now) };
+        match ttl {
+            0 => Ok(None),
+            _ if at > LATEST_LIFE => Err(CommandError::BadLife("restore")),
+            _ => Ok(Some(at)),
+        }
+    }
+}
+
+impl From<PayloadError> for CommandError {
+    fn from(error: PayloadError) -> Self {
+        match error {
+            PayloadError::Frame(_) => Self::text("ERR DUMP payload version or checksum are wrong"),
+            PayloadError::Value(ValueError::Memory(error)) => error.into(),
+            PayloadError::Value(_) => Self::text("ERR Bad data format"),
+        }
+    }
+}
+
+fn restore_key(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    let options = RestoreOptions::of(args)?;
+    let (now, bounds, payload) = (context.keyspace.clock().now(), Bounds::of(context), &args[3]);
+    const BUSY: CommandError = CommandError::text("BUSYKEY Target key name already exists.");
+    if !options.replace && context.peek(&args[1], |entry| entry.is_some())? {
+        return Err(BUSY.into());
+    }
+    let life = options.life(&args[2], now)?;
+    // Made before the lock is taken: a large one takes its time.
+    let limit = bounds.settings().max_filter_memory();
+    let decoded = restore(payload, limit).map_err(|error| match error {
+        PayloadError::Value(ValueError::Limit { bytes }) => CommandError::FilterTooLarge { bytes, limit },
+        error => error.into(),
+    })?;
+    let entry = loaded_entry(&args[1], life, decoded).map_err(CommandError::from)?;
+    bounds.check_loaded(entry.allocated_bytes() as u64)?;
+    let stamp = context.keyspace.stamp_now();
+    context.write(&args[1], |cell| {
+        if cell.get().is_some() && !options.replace {
+            return Err(BUSY.into());
+        }
+        if life.is_some_and(|life| life <= now) {
+            cell.delete(Cause::Command);
+            return Ok(Reply::Ok);
+        }
+        cell.replace(entry);
+        if let Some(entry) = cell.get() {
+            options.idle.iter().for_each(|idle| entry.set_idle(*idle, stamp));
+            options.uses.iter().for_each(|uses| entry.set_uses(*uses));
+        }
+        cell.record(&Effect::Restored { payload, life });
+        Ok(Reply::Ok)
+    })?
+}

@@ -1,0 +1,281 @@
+//! `MULTI`, `EXEC`, `DISCARD`, `WATCH`, `UNWATCH`: several commands in one step.
+//!
+//! Between MULTI and EXEC requests are checked for form and kept. EXEC knows the keys of all of them from their rows, locks
+//! the shards of these keys (all shards, if one goes over whole databases) in their order, looks whether a watched key was
+//! changed, and runs everything under these locks. A transaction that takes long takes its keys out instead, as a long
+//! command does, and works through its commands in steps; other clients wait for these keys only.
+//!
+//! There is no scripting: a script needs data to compute with, and filters give nothing but yes and no.
+
+use std::time::{Duration, Instant};
+
+use super::context::{Context, Transaction};
+use super::dispatch::{LongCommand, Outcome, Stop};
+use super::error::CommandError;
+use super::introspection::keys_of_request;
+use super::table::{Argument, Command, Flags, Group, KeySpec};
+use crate::keyspace::DATABASES;
+use crate::keyspace::held::Held;
+use crate::keyspace::latched::LatchedKeys;
+use crate::keyspace::watch::Watch;
+use crate::resp::{Args, OwnedArgs, Reply, parse_integer};
+
+const FREE: Flags = Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE).with(Flags::FAST);
+const ROW: Command = Command { group: Group::Transactions, since: "1.2.0", ..Command::DEFAULT };
+
+/// The rows of this family.
+pub const COMMANDS: &[Command] = &[
+    Command {
+        name: "multi",
+        arity: 1,
+        flags: FREE.with(Flags::NO_MULTI),
+        summary: "Begins a transaction.",
+        handler: multi,
+        ..ROW
+    },
+    Command {
+        name: "exec",
+        arity: 1,
+        flags: Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE).with(Flags::NO_MULTI),
+        summary: "Runs the commands of a transaction in one step.",
+        complexity: "That of the commands",
+        handler: exec,
+        ..ROW
+    },
+    Command {
+        name: "discard",
+        arity: 1,
+        flags: FREE.with(Flags::NO_MULTI),
+        summary: "Drops the commands of a transaction.",
+        complexity: "O(n), n commands",
+        since: "2.0.0",
+        handler: discard,
+        ..ROW
+    },
+    Command {
+        name: "watch",
+        arity: -2,
+        flags: FREE.with(Flags::NO_MULTI),
+        keys: &[KeySpec { first: 1, last: -1, step: 1, flags: &["RO"] }],
+        summary: "Lets the next EXEC do nothing if one of these keys is changed before.",
+        complexity: "O(n), n keys",
+        since: "2.2.0",
+        arguments: &[Argument::KEY.multiple()],
+        handler: watch,
+        ..ROW
+    },
+    Command {
+        name: "unwatch",
+        arity: 1,
+        flags: FREE,
+        summary: "Forgets the watched keys.",
+        since: "2.2.0",
+        handler: |context, _| {
+            context.session.watch = None;
+            Ok(Reply::Ok)
+        },
+        ..ROW
+    },
+];
+
+/// The most bytes that the queue of a transaction may hold; more is refused at once.
+const QUEUE_BYTES: usize = 1 << 30;
+
+/// Keep a request for EXEC.
+pub(super) fn queue(context: &mut Context<'_>, command: &'static Command, args: Args<'_>) -> Outcome {
+    let Some(transaction) = &mut context.session.transaction else { return Ok(Reply::Null) };
+    let owned = OwnedArgs::collect(args).filter(|owned| transaction.bytes + owned.heap_bytes() <= QUEUE_BYTES);
+    let Some(owned) = owned else {
+        transaction.failed = true;
+        return Err(CommandError::text("ERR the transaction holds more than 1 GiB").into());
+    };
+    transaction.bytes += owned.heap_bytes();
+    transaction.queue.push((command, owned));
+    Ok(Reply::simple("QUEUED"))
+}
+
+fn multi(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
+    if context.session.transaction.is_some() {
+        return Err(CommandError::text("ERR MULTI calls can not be nested").into());
+    }
+    context.session.transaction = Some(Transaction::default());
+    Ok(Reply::Ok)
+}
+
+fn discard(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
+    if context.session.transaction.take().is_none() {
+        return Err(CommandError::text("ERR DISCARD without MULTI").into());
+    }
+    context.session.watch = None;
+    Ok(Reply::Ok)
+}
+
+fn watch(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    if context.session.transaction.is_some() {
+        return Err(CommandError::text("ERR WATCH inside MULTI is not allowed").into());
+    }
+    let (db, keyspace) = (context.session.db, context.keyspace);
+    let watch = context.session.watch.get_or_insert_with(|| Watch::new(keyspace));
+    args.iter().skip(1).for_each(|name| watch.add(db, name));
+    Ok(Reply::Ok)
+}
+
+/// What a transaction works on.
+struct Scope {
+    /// Each key once, with its database.
+    keys: Vec<(usize, Box<[u8]>)>,
+    /// A command goes over whole databases.
+    whole: bool,
+    /// The work is more than may be done under locks.
+    long: bool,
+}
+
+/// Words and bytes of all requests above which a transaction takes its keys out.
+const LONG_WORDS: usize = 4096;
+const LONG_BYTES: usize = 1 << 20;
+
+impl Scope {
+    fn of(transaction: &Transaction, db: usize) -> Self {
+        let (mut keys, mut db, mut words, mut whole, mut heavy) = (Vec::new(), db, 0, false, false);
+        for (command, args) in &transaction.queue {
+            let args = args.as_args();
+            words += args.len();
+            whole |= command.flags.has(Flags::ALL_KEYS);
+            heavy |= command.flags.has(Flags::COPIES_VALUES);
+            keys.extend(keys_of_request(command, args, db).map(|(db, key)| (db, Box::from(key))));
+            if command.name == "select" {
+                db = args.get(1).and_then(parse_integer).map_or(db, |index| index as usize % DATABASES);
+            }
+        }
+        keys.sort_unstable();
+        keys.dedup();
+        let long = heavy || words > LONG_WORDS || transaction.bytes > LONG_BYTES;
+        Self { keys, whole, long }
+    }
+}
+
+fn exec(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
+    let Some(transaction) = &context.session.transaction else {
+        return Err(CommandError::text("ERR EXEC without MULTI").into());
+    };
+    if transaction.failed {
+        end(context);
+        return Err(CommandError::text("EXECABORT Transaction discarded because of previous errors.").into());
+    }
+    let Scope { keys, whole, long } = Scope::of(transaction, context.session.db);
+    let keyspace = context.keyspace;
+    let names = keys.iter().map(|(db, name)| (*db, &name[..]));
+    let mut held = if whole { keyspace.lock_all(|_| true)? } else { keyspace.lock(names)? };
+    if is_stale(context, &mut held) {
+        drop(held);
+        end(context);
+        return Ok(Reply::NullArray);
+    }
+    let Some(transaction) = end(context) else { return Ok(Reply::NullArray) };
+    if long && !whole {
+        let keys = keyspace.latch_keys(keys, &mut held)?;
+        return Err(Stop::Long(Box::new(LongExec::new(transaction, keys))));
+    }
+    held.begin_group();
+    context.held = Some(held);
+    let replies = transaction.queue.iter().map(|(command, args)| run(context, command, args.as_args())).collect();
+    if let Some(held) = context.held.take() {
+        held.end_group();
+    }
+    Ok(Reply::Array(replies))
+}
+
+/// Whether a watched key was changed, or its life has ended since. The locks of the transaction are held; those of watched
+/// keys that it does not use are not, but their changes raise the flag.
+fn is_stale(context: &Context<'_>, held: &mut Held<'_>) -> bool {
+    let Some(watch) = &context.session.watch else { return false };
+    // Looking at a key as a writer removes it if its life is over, which raises the flag.
+    for (db, name) in watch.keys() {
+        if held.covers(name) {
+            let _busy = held.write(db, name, |_| {});
+        }
+    }
+    watch.flag().is_raised()
+}
+
+/// The transaction is over, and with it the watching.
+fn end(context: &mut Context<'_>) -> Option<Transaction> {
+    context.session.watch = None;
+    context.session.transaction.take()
+}
+
+/// Run one command of a transaction to its end.
+fn run(context: &mut Context<'_>, command: &'static Command, args: Args<'_>) -> Reply {
+    context.counters.commands.add(1);
+    match (command.handler)(context, args) {
+        Ok(reply) => reply,
+        Err(Stop::Refused(error)) => Reply::Error(error.message()),
+        Err(Stop::Long(mut long)) => loop {
+            if let Some(reply) = long.step(context, args, Instant::now() + Duration::from_secs(1)) {
+                return reply;
+            }
+        },
+        // Its keys are its own: nobody else can have one.
+        Err(Stop::Busy(_)) => Reply::Error("ERR a key of the transaction is busy".into()),
+    }
+}
+
+/// A transaction that has taken its keys out.
+struct LongExec {
+    transaction: Transaction,
+    next: usize,
+    replies: Vec<Reply>,
+    /// The command that is being run, if it takes long itself.
+    current: Option<Box<dyn LongCommand>>,
+    keys: LatchedKeys,
+}
+
+impl LongExec {
+    fn new(transaction: Transaction, keys: LatchedKeys) -> Self {
+        let replies = Vec::with_capacity(transaction.queue.len());
+        keys.hold().begin_group();
+        Self { transaction, next: 0, replies, current: None, keys }
+    }
+
+    /// The reply of the next command, if it is done by then.
+    fn next_reply(&mut self, context: &mut Context<'_>, until: Instant) -> Option<Reply> {
+        let (command, args) = &self.transaction.queue[self.next];
+        if self.current.is_none() {
+            context.counters.commands.add(1);
+            match (command.handler)(context, args.as_args()) {
+                Ok(reply) => return Some(reply),
+                Err(Stop::Refused(error)) => return Some(Reply::Error(error.message())),
+                Err(Stop::Busy(_)) => return Some(Reply::Error("ERR a key of the transaction is busy".into())),
+                Err(Stop::Long(long)) => self.current = Some(long),
+            }
+        }
+        let reply = self.current.as_mut()?.step(context, args.as_args(), until)?;
+        self.current = None;
+        Some(reply)
+    }
+}
+
+impl LongCommand for LongExec {
+    fn step(&mut self, context: &mut Context<'_>, _: Args<'_>, until: Instant) -> Option<Reply> {
+        let keyspace = context.keyspace;
+        context.held = Some(self.keys.hold_at(keyspace));
+        while self.next < self.transaction.queue.len() {
+            match self.next_reply(context, until) {
+                Some(reply) => {
+                    self.replies.push(reply);
+                    self.next += 1;
+                }
+                None => break,
+            }
+            if Instant::now() >= until && self.next < self.transaction.queue.len() {
+                break;
+            }
+        }
+        context.held = None;
+        if self.next < self.transaction.queue.len() {
+            return None;
+        }
+        self.keys.hold().end_group();
+        Some(Reply::Array(std::mem::take(&mut self.replies)))
+    }
+}
