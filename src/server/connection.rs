@@ -357,19 +357,7 @@ impl<S: Stream> Connection<'_, S> {
     async fn run_batch(&mut self) -> io::Result<()> {
         let mut next = 0;
         loop {
-            let Some(buffers) = &mut self.buffers else { return Ok(()) };
-            let mut context = Context {
-                keyspace: &self.shared.keyspace,
-                settings: &self.shared.settings,
-                session: &mut self.state.session,
-                host: &**self.shared,
-                counters: self.counters,
-                held: None,
-            };
-            let requests = (&buffers.batch, &buffers.input[..]);
-            let progress = execute(&mut context, requests, &mut next, Instant::now() + SLICE, &mut buffers.output);
-            drop(context);
-            match progress {
+            match self.run_some(&mut next) {
                 Progress::Done => return Ok(()),
                 Progress::Pause => {
                     self.write_some().await?;
@@ -389,27 +377,46 @@ impl<S: Stream> Connection<'_, S> {
         }
     }
 
+    /// Run requests from `next` on, for about a slice of time. No lock outlives this.
+    fn run_some(&mut self, next: &mut usize) -> Progress {
+        let Some((mut context, buffers)) = self.context() else { return Progress::Done };
+        let requests = (&buffers.batch, &buffers.input[..]);
+        execute(&mut context, requests, next, Instant::now() + SLICE, &mut buffers.output)
+    }
+
     /// Go on with a long command until it is done, letting others run in between.
     async fn finish(&mut self, mut long: Box<dyn LongCommand>, index: usize) {
         loop {
-            let Some(buffers) = &mut self.buffers else { return };
-            let args = buffers.batch.request(&buffers.input, index);
-            let mut context = Context {
-                keyspace: &self.shared.keyspace,
-                settings: &self.shared.settings,
-                session: &mut self.state.session,
-                host: &**self.shared,
-                counters: self.counters,
-                held: None,
-            };
-            if let Some(reply) = long.step(&mut context, args, Instant::now() + SLICE) {
-                // The key is given back before the reply can be seen.
-                drop(long);
-                write(&context, &reply, &mut buffers.output);
-                return;
+            match self.step(long, index) {
+                Some(unfinished) => long = unfinished,
+                None => return,
             }
             tokio::task::yield_now().await;
         }
+    }
+
+    /// One slice of a long command; the command, if it is not done.
+    fn step(&mut self, mut long: Box<dyn LongCommand>, index: usize) -> Option<Box<dyn LongCommand>> {
+        let (mut context, buffers) = self.context()?;
+        let args = buffers.batch.request(&buffers.input, index);
+        let Some(reply) = long.step(&mut context, args, Instant::now() + SLICE) else { return Some(long) };
+        // The key is given back before the reply can be seen.
+        drop(long);
+        write(&context, &reply, &mut buffers.output);
+        None
+    }
+
+    /// What commands see, and the buffers that they work on; none if the connection holds no buffers.
+    fn context(&mut self) -> Option<(Context<'_>, &mut Buffers)> {
+        let context = Context {
+            keyspace: &self.shared.keyspace,
+            settings: &self.shared.settings,
+            session: &mut self.state.session,
+            host: &**self.shared,
+            counters: self.counters,
+            held: None,
+        };
+        Some((context, self.buffers.as_mut()?))
     }
 
     /// Move what is left of the input, a half request, to its front.
