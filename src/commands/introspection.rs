@@ -265,38 +265,3 @@ fn keys_of<'a>(args: Args<'a>) -> Result<Vec<(&'a [u8], &'static KeySpec)>, Comm
     };
     Ok(command.keys.iter().flat_map(of).collect())
 }
-
-/// The reference page of all commands, as Markdown.
-#[must_use]
-pub fn reference() -> String {
-    let mut page = String::from(
-        "# Command reference\n\nMade from the command table by `cargo run --example reference`; a test compares them.\n",
-    );
-    for group in [Group::Bloom, Group::Generic, Group::Connection, Group::Server] {
-        page += &format!(
-            "\n## {}\n\n| command | flags | categories | what it does |\n| --- | --- | --- | --- |\n",
-            group.title()
-        );
-        for command in all().filter(|command| command.group == group) {
-            if command.subcommands.is_empty() || command.arity == -1 {
-                page += &reference_row(command, None);
-            }
-            command.subcommands.iter().for_each(|sub| page += &reference_row(sub, Some(command.name)));
-        }
-    }
-    page
-}
-
-fn reference_row(command: &Command, container: Option<&str>) -> String {
-    let name = container.map_or(String::new(), |container| format!("{} ", container.to_uppercase()));
-    let form = super::form::form(command.arguments).replace('|', "\\|");
-    let form = format!("{name}{} {form}", command.name.to_uppercase());
-    format!(
-        "| `{}` | {} | {} | {} {}. |\n",
-        form.trim_end(),
-        command.flags.names().collect::<Vec<_>>().join(" "),
-        command.categories().join(" "),
-        command.summary,
-        command.complexity,
-    )
-}

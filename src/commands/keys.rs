@@ -81,6 +81,7 @@ pub const COMMANDS: &[Command] = &[
         name: "keys",
         arity: 2,
         flags: Flags::READONLY,
+        more_categories: &["@dangerous"],
         summary: "Lists the keys that match a pattern.",
         complexity: "O(n), n keys of the database",
         arguments: &[PATTERN],

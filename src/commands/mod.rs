@@ -11,6 +11,7 @@ pub mod error;
 pub mod form;
 pub mod introspection;
 pub mod keys;
+pub mod reference;
 pub mod server;
 pub mod table;
 pub mod words;

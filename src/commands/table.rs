@@ -29,6 +29,8 @@ pub struct Command {
     pub complexity: &'static str,
     /// The first release that has it, or RedisBloom's or Redis' release where it comes from there.
     pub since: &'static str,
+    /// ACL categories besides those that follow from the flags and the group.
+    pub more_categories: &'static [&'static str],
     /// The words after the name.
     pub arguments: &'static [Argument],
     /// Does the work; a container's own is never called.
@@ -280,6 +282,7 @@ impl Command {
         keys: &[],
         group: Group::Server,
         summary: "",
+        more_categories: &[],
         complexity: "O(1)",
         since: "0.1.0",
         arguments: &[],
@@ -309,6 +312,7 @@ impl Command {
         .into_iter()
         .flatten()
         .collect();
+        categories.extend(self.more_categories);
         categories.push(if self.flags.has(Flags::FAST) { "@fast" } else { "@slow" });
         categories
     }

@@ -12,6 +12,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
+use clap::error::{ContextKind, ErrorKind};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 use super::directive::{DIRECTIVES, Directive, Id, Kind, find};
@@ -48,7 +49,11 @@ impl From<ConfigError> for Exit {
 }
 
 impl From<clap::Error> for Exit {
-    fn from(error: clap::Error) -> Self {
+    fn from(mut error: clap::Error) -> Self {
+        if error.kind() == ErrorKind::UnknownArgument {
+            // It would advise to take the option for a file.
+            error.remove(ContextKind::Suggested);
+        }
         Self { text: error.render().to_string(), status: u8::from(error.use_stderr()) }
     }
 }

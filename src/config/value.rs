@@ -34,6 +34,11 @@ pub enum Value {
     OutputLimits([Option<OutputLimit>; ClientClass::COUNT]),
 }
 
+/// Words to choose from, an empty one as it is written.
+fn listed(words: &[&str]) -> String {
+    words.iter().map(|word| if word.is_empty() { "\"\"" } else { word }).collect::<Vec<_>>().join(", ")
+}
+
 /// Why a value was refused. `Display` gives the text that stands after the lead-in of `CONFIG SET`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ValueError {
@@ -62,7 +67,7 @@ pub enum ValueError {
     #[error("argument must be 'yes' or 'no'")]
     NotBool,
     /// None of the words allowed.
-    #[error("argument(s) must be one of the following: {}", .0.join(", "))]
+    #[error("argument(s) must be one of the following: {}", listed(.0))]
     NotChoice(&'static [&'static str]),
     /// A setting of the filters that is not a number.
     #[error("Invalid value for `{0}`")]

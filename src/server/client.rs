@@ -97,14 +97,22 @@ impl Clients {
         }
     }
 
-    /// End those that were idle for longer than `timeout` seconds (0: none), and those whose time to read replies is up.
-    pub(super) fn sweep(&self, now: u32, timeout: u32) {
+    /// End those that were idle for longer than `timeout` seconds (0: none), and those whose time to read replies is up;
+    /// returns how many the latter are.
+    pub(super) fn sweep(&self, now: u32, timeout: u32) -> u64 {
+        let mut cut_off = 0;
         for client in self.by_id.lock().values() {
             let idle = now.saturating_sub(client.active.load(Ordering::Relaxed));
             let cut_off_at = client.cut_off_at.load(Ordering::Relaxed);
-            if (timeout > 0 && idle > timeout) || (cut_off_at > 0 && now >= cut_off_at) {
+            if cut_off_at > 0 && now >= cut_off_at {
+                client.cut_off_at.store(0, Ordering::Relaxed);
+                client.end(Ending::Abruptly);
+                tracing::warn!(client = client.id, "client cut off: it does not read its replies");
+                cut_off += 1;
+            } else if timeout > 0 && idle > timeout {
                 client.end(Ending::Abruptly);
             }
         }
+        cut_off
     }
 }

@@ -1,6 +1,7 @@
 //! The text of `INFO`.
 
 use std::fmt::Write;
+use std::sync::atomic::Ordering;
 use std::time::UNIX_EPOCH;
 
 use super::shared::Shared;
@@ -110,7 +111,8 @@ fn stats(shared: &Shared, lines: &mut Lines) {
     lines.add("keyspace_hits", shared.sum(|counters| &counters.hits));
     lines.add("keyspace_misses", shared.sum(|counters| &counters.misses));
     lines.add("total_error_replies", shared.sum(|counters| &counters.errors));
-    lines.add("client_buffer_limit_disconnections", shared.sum(|counters| &counters.cut_off));
+    let cut_off = shared.sum(|counters| &counters.cut_off) + shared.swept.load(Ordering::Relaxed);
+    lines.add("client_buffer_limit_disconnections", cut_off);
 }
 
 fn bloom(shared: &Shared, lines: &mut Lines) {

@@ -30,6 +30,8 @@ pub(super) struct Shared {
     /// Clients that the limit of open files allows.
     files: AtomicU64,
     last_id: AtomicU64,
+    /// Clients cut off from outside, by the sweep.
+    pub(super) swept: AtomicU64,
     shutdown: Notify,
 }
 
@@ -64,6 +66,7 @@ impl Shared {
             rates: Mutex::default(),
             files: AtomicU64::new(files),
             last_id: AtomicU64::new(0),
+            swept: AtomicU64::new(0),
             shutdown: Notify::new(),
         }
     }
@@ -109,7 +112,8 @@ impl Shared {
         };
         (rates.second, rates.before) = (now, totals);
         drop(rates);
-        self.clients.sweep(now, self.settings.timeout());
+        let cut_off = self.clients.sweep(now, self.settings.timeout());
+        self.swept.fetch_add(cut_off, Ordering::Relaxed);
     }
 
     /// Ends when somebody asked for the end.
