@@ -128,3 +128,15 @@ fn c058_error_element_in_a_list() {
         assert!(client.cmd("PING") == "PONG");
     }
 }
+
+#[test]
+fn every_bloom_command_is_in_the_manual() {
+    let server = Server::start();
+    let commands = server.client().cmd("COMMAND LIST");
+    let names: Vec<String> = commands.array().iter().map(|name| name.text().to_ascii_uppercase()).collect();
+    let family: Vec<&String> = names.iter().filter(|name| name.starts_with("BF.")).collect();
+    assert!(family.len() >= 11, "{names:?}");
+    for name in family {
+        manual_says(&format!("`{name} key"));
+    }
+}
