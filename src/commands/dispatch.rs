@@ -9,8 +9,8 @@ use smallvec::SmallVec;
 
 use super::context::Context;
 use super::error::{CommandError, quoted};
-use super::transactions;
 use super::table::{Command, Flags, RUN_LENGTH, Run, find};
+use super::transactions;
 use crate::keyspace::latch::Wait;
 use crate::resp::{Args, Batch, Reply, encode, encode_bool};
 

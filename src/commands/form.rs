@@ -49,12 +49,17 @@ mod tests {
     #[test]
     fn forms() {
         for (name, text) in [
-            ("bf.reserve", "key error capacity [EXPANSION expansion] [NONSCALING]"),
+            (
+                "bf.reserve",
+                "key error capacity [EXPANSION expansion] [NONSCALING] [EX seconds | PX milliseconds | EXAT unix-seconds | \
+                 PXAT unix-milliseconds]",
+            ),
             ("bf.mexists", "key item …"),
             ("bf.info", "key [CAPACITY | SIZE | FILTERS | ITEMS | EXPANSION]"),
             (
                 "bf.insert",
-                "key [CAPACITY capacity] [ERROR error] [EXPANSION expansion] [NOCREATE] [NONSCALING] ITEMS item …",
+                "key [CAPACITY capacity] [ERROR error] [EXPANSION expansion] [NOCREATE] [NONSCALING] [EX seconds | PX \
+                 milliseconds | EXAT unix-seconds | PXAT unix-milliseconds] ITEMS item …",
             ),
             ("hello", "[protover [AUTH username password] [SETNAME clientname]]"),
         ] {

@@ -261,7 +261,10 @@ fn keys_of<'a>(args: Args<'a>) -> Result<Vec<(&'a [u8], &'static KeySpec)>, Comm
     Ok(keys_by_spec(command, request).collect())
 }
 
-fn keys_by_spec<'a>(command: &'static Command, request: Args<'a>) -> impl Iterator<Item = (&'a [u8], &'static KeySpec)> {
+fn keys_by_spec<'a>(
+    command: &'static Command,
+    request: Args<'a>,
+) -> impl Iterator<Item = (&'a [u8], &'static KeySpec)> {
     let of = move |spec: &'static KeySpec| {
         let last = if spec.last < 0 { request.len() as i32 + spec.last } else { spec.last };
         let places = (spec.first..=last).step_by(spec.step as usize);

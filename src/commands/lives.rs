@@ -28,7 +28,8 @@ const CONDITION: Argument = Argument::new(
 .optional();
 const SECONDS: &[Argument] = &[Argument::KEY, Argument::new("seconds", ArgumentKind::Integer), CONDITION];
 const MILLISECONDS: &[Argument] = &[Argument::KEY, Argument::new("milliseconds", ArgumentKind::Integer), CONDITION];
-const UNIX_SECONDS: &[Argument] = &[Argument::KEY, Argument::new("unix-time-seconds", ArgumentKind::Integer), CONDITION];
+const UNIX_SECONDS: &[Argument] =
+    &[Argument::KEY, Argument::new("unix-time-seconds", ArgumentKind::Integer), CONDITION];
 const UNIX_MILLISECONDS: &[Argument] =
     &[Argument::KEY, Argument::new("unix-time-milliseconds", ArgumentKind::Integer), CONDITION];
 

@@ -83,10 +83,7 @@ pub const COMMANDS: &[Command] = &[
         summary: "Exchanges two databases.",
         complexity: "O(1)",
         since: "4.0.0",
-        arguments: &[
-            Argument::new("index1", ArgumentKind::Integer),
-            Argument::new("index2", ArgumentKind::Integer),
-        ],
+        arguments: &[Argument::new("index1", ArgumentKind::Integer), Argument::new("index2", ArgumentKind::Integer)],
         handler: swap,
         ..ROW
     },
@@ -200,7 +197,9 @@ pub(super) fn keys_elsewhere<'a>(
 ) -> impl Iterator<Item = (usize, &'a [u8])> {
     let other = match command.name {
         "move" => request.get(2).map(|db| (db, 1)),
-        "copy" => (3..request.len()).find(|at| is(&request[*at], "DB")).and_then(|at| request.get(at + 1)).map(|db| (db, 2)),
+        "copy" => {
+            (3..request.len()).find(|at| is(&request[*at], "DB")).and_then(|at| request.get(at + 1)).map(|db| (db, 2))
+        }
         _ => None,
     };
     let key = other.and_then(|(db, place)| Some((database(db).ok()??, request.get(place)?)));
@@ -458,13 +457,11 @@ impl RestoreOptions {
             } else if is(word, "IDLETIME") && options.uses.is_none() {
                 let seconds = parse_integer(words.next().ok_or(SYNTAX)?).ok_or(CommandError::NotAnInteger)?;
                 let seconds = u32::try_from(seconds.min(i64::from(u32::MAX))).ok();
-                options.idle =
-                    Some(seconds.ok_or(CommandError::text("ERR Invalid IDLETIME value, must be >= 0"))?);
+                options.idle = Some(seconds.ok_or(CommandError::text("ERR Invalid IDLETIME value, must be >= 0"))?);
             } else if is(word, "FREQ") && options.idle.is_none() {
                 let uses = parse_integer(words.next().ok_or(SYNTAX)?).ok_or(CommandError::NotAnInteger)?;
                 let uses = u8::try_from(uses).ok();
-                options.uses =
-                    Some(uses.ok_or(CommandError::text("ERR Invalid FREQ value, must be >= 0 and <= 255"))?);
+                options.uses = Some(uses.ok_or(CommandError::text("ERR Invalid FREQ value, must be >= 0 and <= 255"))?);
             } else {
                 return Err(SYNTAX);
             }

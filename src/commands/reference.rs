@@ -8,7 +8,7 @@ use std::fmt::Write;
 use super::form::form;
 use super::table::{Command, Flags, Group, KeySpec, all};
 
-const GROUPS: [Group; 4] = [Group::Bloom, Group::Generic, Group::Connection, Group::Server];
+const GROUPS: [Group; 5] = [Group::Bloom, Group::Generic, Group::Transactions, Group::Connection, Group::Server];
 
 const INTRODUCTION: &str = "\
 # Command reference
@@ -24,7 +24,7 @@ brought the command: RedisBloom or Redis.
 ";
 
 /// What each flag means. Flags are Redis' own.
-const FLAGS: [(Flags, &str); 9] = [
+const FLAGS: [(Flags, &str); 10] = [
     (Flags::WRITE, "may change keys"),
     (Flags::READONLY, "only reads keys"),
     (Flags::DENYOOM, "may need more memory"),
@@ -34,6 +34,7 @@ const FLAGS: [(Flags, &str); 9] = [
     (Flags::STALE, "allowed on a replica without its primary (as above)"),
     (Flags::FAST, "costs little whatever the request"),
     (Flags::NO_AUTH, "allowed before `AUTH`"),
+    (Flags::NO_MULTI, "not queued between `MULTI` and `EXEC`"),
 ];
 
 /// The whole reference page.

@@ -176,7 +176,12 @@ mod tests {
     use super::*;
 
     fn environment() -> Environment {
-        Environment { cores: 3, memory: Some(1000 << 20), memory_limit: Some(2000 << 20), folder: PathBuf::from("/start") }
+        Environment {
+            cores: 3,
+            memory: Some(1000 << 20),
+            memory_limit: Some(2000 << 20),
+            folder: PathBuf::from("/start"),
+        }
     }
 
     fn run(args: &[&str]) -> Result<Launch, Exit> {

@@ -73,8 +73,7 @@ impl Keyspace {
         if policy == Policy::NoEviction {
             return false;
         }
-        let candidates =
-            |db: usize| if policy.only_with_life() { self.lives(db) } else { self.len(db) };
+        let candidates = |db: usize| if policy.only_with_life() { self.lives(db) } else { self.len(db) };
         let dbs: Vec<usize> = (0..DATABASES).filter(|db| candidates(*db) > 0).collect();
         let mut best: Option<(u64, usize, Box<[u8]>)> = None;
         let (mut seen, now) = (0, self.stamp_now());

@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use super::Keyspace;
 use super::effect::Effect;
 use super::entry::{Entry, EntryRef, Value, ValueRef};
 use super::held::Held;
 use super::latch::{Latch, Wait};
 use super::shard::{Record, Recorder, Shard};
 use super::table::NameHash;
-use super::Keyspace;
 use std::sync::atomic::Ordering;
 
 /// One key that a long command has for itself. It goes back when this is dropped, and who waits for it is woken.
@@ -159,7 +159,11 @@ impl Keyspace {
     ///
     /// # Errors
     /// [`Wait`] when another long command has one of them; none is taken then.
-    pub fn latch_keys(self: &Arc<Self>, keys: Vec<(usize, Box<[u8]>)>, held: &mut Held<'_>) -> Result<LatchedKeys, Wait> {
+    pub fn latch_keys(
+        self: &Arc<Self>,
+        keys: Vec<(usize, Box<[u8]>)>,
+        held: &mut Held<'_>,
+    ) -> Result<LatchedKeys, Wait> {
         let (latch, private) = (Arc::new(Latch::default()), Arc::new(Mutex::new(Shard::default())));
         for (db, name) in &keys {
             let hash = self.common.hash(name);

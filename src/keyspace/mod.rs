@@ -240,7 +240,11 @@ impl Keyspace {
         while index < SHARDS {
             let step = self.look_at_shard(held.as_deref_mut(), index, |shard| {
                 let table = &shard.tables[db];
-                let visible = |entry: EntryRef<'_>| if self.is_visible(entry) { visit(entry) };
+                let visible = |entry: EntryRef<'_>| {
+                    if self.is_visible(entry) {
+                        visit(entry)
+                    }
+                };
                 (!table.is_empty()).then(|| table.scan(bucket, visible))
             });
             match step {
@@ -261,7 +265,11 @@ impl Keyspace {
         mut visit: impl FnMut(EntryRef<'_>),
     ) {
         self.look_at_shard(held, index, |shard| {
-            shard.tables[db].for_each(|entry| if self.is_visible(entry) { visit(entry) });
+            shard.tables[db].for_each(|entry| {
+                if self.is_visible(entry) {
+                    visit(entry)
+                }
+            });
         });
     }
 

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use smallvec::SmallVec;
 
+use super::DATABASES;
 use super::clock::Clock;
 use super::effect::{Cause, Effect, Journal};
 use super::entry::{Entry, EntryGuard, EntryRef, ValueRef};
@@ -12,7 +13,6 @@ use super::latch::{Latch, Wait};
 use super::reaper::Reaper;
 use super::table::{NameHash, Table};
 use super::watch::Watched;
-use super::DATABASES;
 
 /// What all shards of a keyspace share.
 pub(super) struct Common {
@@ -243,8 +243,7 @@ impl<'a> Cell<'a> {
 
     /// The key was changed.
     pub fn record(&self, effect: &Effect<'_>) {
-        let recorder =
-            Recorder { common: self.common, watched: &self.shard.watched, db: self.db, name: self.name };
+        let recorder = Recorder { common: self.common, watched: &self.shard.watched, db: self.db, name: self.name };
         recorder.record(effect);
     }
 

@@ -6,7 +6,9 @@ use std::time::Instant;
 
 use super::create::Bounds;
 use super::figures::read_existing;
-use crate::codec::bloom::{Chunk, ChunkError, Decoded, HeaderError, chunk_at, decode_header, encode_header, place_chunk};
+use crate::codec::bloom::{
+    Chunk, ChunkError, Decoded, HeaderError, chunk_at, decode_header, encode_header, place_chunk,
+};
 use crate::commands::context::Context;
 use crate::commands::dispatch::{LongCommand, Outcome, Stop};
 use crate::commands::error::CommandError;
@@ -169,9 +171,7 @@ pub(in crate::commands) fn loaded_entry(
         Decoded::Packed(payload) if packs(name, payload.len()) => {
             Entry::packed_bloom(name, life, payload.len(), |new| new.copy_from_slice(&payload))
         }
-        Decoded::Packed(payload) => {
-            Entry::boxed(name, life, Value::Bloom(PackedBloom::new(&payload).to_scalable()?))
-        }
+        Decoded::Packed(payload) => Entry::boxed(name, life, Value::Bloom(PackedBloom::new(&payload).to_scalable()?)),
         Decoded::Large(chain) => Entry::boxed(name, life, Value::Bloom(chain)),
     }
 }

@@ -192,12 +192,7 @@ enum Found {
     WrongType,
 }
 
-fn add_items(
-    context: &mut Context<'_>,
-    args: Args<'_>,
-    items: Items<'_>,
-    missing: &Missing,
-) -> Result<Answers, Stop> {
+fn add_items(context: &mut Context<'_>, args: Args<'_>, items: Items<'_>, missing: &Missing) -> Result<Answers, Stop> {
     let (name, bounds, may_latch) = (&args[1], Bounds::of(context), context.may_latch());
     let mut answers = Answers::default();
     let found = match context.held {
