@@ -8,6 +8,7 @@
 //! * [`keyspace`]: named filters, shards, the key latch;
 //! * [`resp`]: request scanner and reply encoder;
 //! * [`commands`]: the command table and its handlers;
+//! * [`persist`]: effects as records, doing them again;
 //! * `server`: listeners, connections, clients (feature `server`).
 
 pub mod codec;
@@ -15,6 +16,7 @@ pub mod commands;
 pub mod config;
 pub mod filters;
 pub mod keyspace;
+pub mod persist;
 pub mod resp;
 #[cfg(feature = "server")]
 pub mod server;

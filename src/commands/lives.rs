@@ -174,10 +174,13 @@ impl Condition {
     fn holds(&self, present: Option<u64>, new: i64) -> bool {
         let longer = present.is_some_and(|present| new > present as i64);
         let shorter = present.is_none_or(|present| new < present as i64);
-        !(self.none && present.is_some())
-            && !(self.some && present.is_none())
-            && !(self.greater && !longer)
-            && !(self.less && !shorter)
+        let refused = [
+            self.none && present.is_some(),
+            self.some && present.is_none(),
+            self.greater && !longer,
+            self.less && !shorter,
+        ];
+        !refused.contains(&true)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::bloom::{Bounds, loaded_entry};
+use super::bloom::Bounds;
 use super::context::Context;
 use super::dispatch::{LongCommand, Outcome, Stop};
 use super::error::CommandError;
@@ -10,12 +10,10 @@ use super::table::{Argument, ArgumentKind, Command, Flags, Group, KeySpec};
 use super::words::{Words, is};
 use crate::codec::bloom_value::ValueError;
 use crate::codec::payload::{DumpWriter, PayloadError, dump, restore};
-use crate::filters::BloomRef;
-use crate::filters::bits::{AllocError, BitArray};
-use crate::filters::scalable_bloom::{Link, ScalableBloom};
 use crate::keyspace::DATABASES;
+use crate::keyspace::bloom::{BloomCopy, COPIED_AT_ONCE, copied, loaded_filter};
 use crate::keyspace::effect::{Cause, Effect};
-use crate::keyspace::entry::{Entry, EntryRef, LATEST_LIFE, Value, ValueRef};
+use crate::keyspace::entry::{Entry, EntryRef, LATEST_LIFE, ValueRef};
 use crate::keyspace::held::Held;
 use crate::keyspace::latched::{Latched, LatchedKeys};
 use crate::resp::{Args, Reply, parse_integer};
@@ -124,9 +122,6 @@ pub const COMMANDS: &[Command] = &[
 
 const SYNTAX: CommandError = CommandError::text("ERR syntax error");
 const SAME: CommandError = CommandError::text("ERR source and destination objects are the same");
-
-/// Values of more bytes are copied in steps.
-const COPIED_AT_ONCE: usize = 256 << 10;
 
 /// Whether the value of a key takes long to copy.
 fn is_heavy(entry: EntryRef<'_>) -> bool {
@@ -261,7 +256,7 @@ fn copy(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
         let copied = held.read(order.from.0, order.from.1, |entry| match entry {
             None => Ok(None),
             Some(entry) if is_heavy(entry) => Err(entry.allocated_bytes() as u64),
-            Some(entry) => Ok(Some(copied_at_once(entry, order.to.1))),
+            Some(entry) => Ok(Some(copied(entry, order.to.1))),
         })?;
         Ok(match copied {
             Ok(None) => Found::Nothing,
@@ -294,57 +289,6 @@ fn copy(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
                 }
             }
         }
-    }
-}
-
-/// A copy of a small value.
-fn copied_at_once(entry: EntryRef<'_>, name: &[u8]) -> Result<Entry, AllocError> {
-    if let Some(copy) = Entry::packed_copy(entry, name)? {
-        return Ok(copy);
-    }
-    let ValueRef::Bloom(bloom) = entry.value() else { return Err(AllocError { bytes: 0 }) };
-    let mut copy = BloomCopy::of(bloom)?;
-    while !copy.step(bloom) {}
-    copy.finish(entry, name)
-}
-
-/// A copy of a Bloom filter in the making.
-struct BloomCopy {
-    options: u32,
-    growth: u32,
-    items: u64,
-    links: Vec<Link>,
-    /// The link that is being copied, and how much of it is done.
-    at: (usize, usize),
-}
-
-impl BloomCopy {
-    fn of(bloom: BloomRef<'_>) -> Result<Self, AllocError> {
-        let mut links = Vec::with_capacity(bloom.len());
-        for link in bloom.links() {
-            links.extend(Link::new(link.shape, link.items, BitArray::zeroed(link.shape.bytes)?));
-        }
-        Ok(Self { options: bloom.options(), growth: bloom.growth(), items: bloom.items(), links, at: (0, 0) })
-    }
-
-    /// Copy the next piece; whether that was the last.
-    fn step(&mut self, bloom: BloomRef<'_>) -> bool {
-        let (link, offset) = self.at;
-        let Some(target) = self.links.get(link) else { return true };
-        let mut piece = vec![0; COPIED_AT_ONCE.min(target.bits().len() - offset)];
-        bloom.copy_bytes(link, offset, &mut piece);
-        target.bits().or_bytes(offset, &piece);
-        let done = offset + piece.len();
-        self.at = if done < target.bits().len() { (link, done) } else { (link + 1, 0) };
-        self.at.0 == self.links.len()
-    }
-
-    fn finish(self, from: EntryRef<'_>, name: &[u8]) -> Result<Entry, AllocError> {
-        let chain = ScalableBloom::from_links(self.options, self.growth, self.items, self.links);
-        let chain = chain.ok_or(AllocError { bytes: 0 })?;
-        let copy = Entry::boxed(name, from.life(), Value::Bloom(chain))?;
-        copy.as_ref().set_stamp(from.stamp());
-        Ok(copy)
     }
 }
 
@@ -507,7 +451,7 @@ fn restore_key(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
         PayloadError::Value(ValueError::Limit { bytes }) => CommandError::FilterTooLarge { bytes, limit },
         error => error.into(),
     })?;
-    let entry = loaded_entry(&args[1], life, decoded).map_err(CommandError::from)?;
+    let entry = loaded_filter(&args[1], life, decoded).map_err(CommandError::from)?;
     bounds.check_loaded(entry.allocated_bytes() as u64)?;
     let stamp = context.keyspace.stamp_now();
     context.write(&args[1], |cell| {

@@ -238,6 +238,19 @@ impl BloomMut<'_> {
         }
     }
 
+    /// Counts the item in link number `link` and sets its bits there, without a question: an add that is done again from a
+    /// log.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such link.
+    pub fn count_in(&mut self, link: usize, pair: HashPair) {
+        match self {
+            BloomMut::Packed(chain) => chain.count_in(link, pair),
+            BloomMut::Large(chain) => chain.count_in(link, pair),
+        }
+    }
+
     /// Ors `data` into the bits of link number `link` from byte `offset` on.
     ///
     /// # Panics

@@ -319,6 +319,23 @@ impl<'a> PackedBloomMut<'a> {
         Insert::Added
     }
 
+    /// Counts the item in link number `i` and sets its bits there, without a question: an add that is done again from a log.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such link.
+    pub fn count_in(&mut self, i: usize, pair: HashPair) {
+        let fields = self.as_ref().fields(i);
+        let (items, bytes, hashes) = (fields.items(), fields.bytes(), fields.hashes());
+        let bits = self.as_ref().link_bits(i);
+        let start = bits.as_ptr().addr() - self.payload.as_ptr().addr();
+        let bits = &mut self.payload[start..start + bytes];
+        for x in Modulus::new(bytes as u64 * 8).positions(pair, hashes) {
+            bits[(x >> 3) as usize] |= 1 << (x & 7);
+        }
+        self.set_items(i, items + 1);
+    }
+
     /// Sets the number of items of link number `i`, at most 2^24 - 1, as a dump's header does.
     ///
     /// # Panics

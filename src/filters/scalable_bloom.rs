@@ -238,6 +238,20 @@ impl ScalableBloom {
         Insert::Added
     }
 
+    /// Counts the item in link number `i` and sets its bits there, without a question: an add that is done again from a log.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such link.
+    pub fn count_in(&mut self, i: usize, pair: HashPair) {
+        let link = &mut self.links[i];
+        *link.items.0.get_mut() += 1;
+        let words = link.bits.words_mut();
+        for x in link.modulus.positions(pair, link.shape.hashes) {
+            words[word_of(x)] |= mask_of(x);
+        }
+    }
+
     /// Adds the item while other threads ask and add. Of several threads that add one item at once, one is told
     /// [`Insert::Added`], the others [`Insert::Present`].
     pub fn insert_shared(&self, pair: HashPair) -> Insert {

@@ -8,10 +8,9 @@ use crate::commands::words::{Words, double, is};
 use crate::config::Settings;
 use crate::filters::bits::AllocError;
 use crate::filters::bloom::{GrowthError, MAX_ERROR, Shape, ShapeError, options};
-use crate::filters::scalable_bloom::ScalableBloom;
-use crate::filters::{BloomMut, BloomRef, packed_bloom};
+use crate::keyspace::bloom::{empty_filter, push_link};
 use crate::keyspace::effect::Effect;
-use crate::keyspace::entry::{Entry, EntryRef, Value, ValueMut, ValueRef, packs};
+use crate::keyspace::entry::{Entry, EntryRef, ValueRef};
 use crate::keyspace::{Cell, Record};
 use crate::resp::{Args, Reply, parse_integer};
 
@@ -116,25 +115,6 @@ impl NewFilter {
     }
 }
 
-/// An empty filter of one sub-filter.
-///
-/// # Errors
-/// [`AllocError`] when there is no memory.
-pub(super) fn empty_filter(
-    name: &[u8],
-    shape: &Shape,
-    options: u32,
-    growth: u32,
-    life: Option<u64>,
-) -> Result<Entry, AllocError> {
-    let payload = packed_bloom::payload_len([shape]);
-    if packed_bloom::fits(shape, growth) && packs(name, payload) {
-        let create = |payload: &mut [u8]| packed_bloom::create(payload, options, growth, shape);
-        return Entry::packed_bloom(name, life, payload, create);
-    }
-    Entry::boxed(name, life, Value::Bloom(ScalableBloom::new(options, growth, *shape)?))
-}
-
 impl From<AllocError> for CommandError {
     fn from(error: AllocError) -> Self {
         Self::InsufficientMemory { bytes: error.bytes }
@@ -158,35 +138,6 @@ pub(super) fn grow(entry: &mut Entry, record: &dyn Record, bounds: Bounds<'_>) -
     bounds.check(bloom.bit_bytes().saturating_add(shape.bytes), shape.bytes)?;
     push_link(entry, &shape)?;
     record.record(&Effect::BloomGrown { shape });
-    Ok(())
-}
-
-/// Give a filter a further sub-filter of this shape.
-///
-/// # Errors
-/// [`AllocError`] when there is no memory; the filter is as it was.
-pub(super) fn push_link(entry: &mut Entry, shape: &Shape) -> Result<(), AllocError> {
-    let (life, stamp) = (entry.as_ref().life(), entry.as_ref().stamp());
-    match entry.value_mut() {
-        ValueMut::Bloom(BloomMut::Large(chain)) => chain.push_link(*shape)?,
-        ValueMut::Bloom(BloomMut::Packed(_)) => {
-            let ValueRef::Bloom(BloomRef::Packed(chain)) = entry.value() else { return Ok(()) };
-            let repacked = chain.appended_len(shape).filter(|payload| packs(entry.name(), *payload));
-            let grown = match repacked {
-                Some(payload) => Entry::packed_bloom(entry.name(), life, payload, |new| {
-                    packed_bloom::append(chain.payload(), shape, new);
-                })?,
-                None => {
-                    let mut large = chain.to_scalable()?;
-                    large.push_link(*shape)?;
-                    Entry::boxed(entry.name(), life, Value::Bloom(large))?
-                }
-            };
-            grown.as_ref().set_stamp(stamp);
-            *entry = grown;
-        }
-        _ => {}
-    }
     Ok(())
 }
 

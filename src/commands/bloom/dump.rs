@@ -7,14 +7,14 @@ use std::time::Instant;
 use super::create::Bounds;
 use super::figures::read_existing;
 use crate::codec::bloom::{
-    Chunk, ChunkError, Decoded, HeaderError, chunk_at, decode_header, encode_header, place_chunk,
+    Chunk, ChunkError, HeaderError, chunk_at, decode_header, encode_header, place_chunk,
 };
 use crate::commands::context::Context;
 use crate::commands::dispatch::{LongCommand, Outcome, Stop};
 use crate::commands::error::CommandError;
-use crate::filters::packed_bloom::PackedBloom;
 use crate::keyspace::effect::Effect;
-use crate::keyspace::entry::{Entry, EntryRef, Value, ValueMut, ValueRef, packs};
+use crate::keyspace::bloom::loaded_filter;
+use crate::keyspace::entry::{Entry, EntryRef, ValueMut, ValueRef};
 use crate::keyspace::latched::Latched;
 use crate::keyspace::{Cell, Record};
 use crate::resp::{Args, Reply, parse_integer};
@@ -151,29 +151,11 @@ fn create_from_header(cell: &mut Cell<'_>, header: &[u8], bounds: Bounds<'_>) ->
         HeaderError::Memory(error) => error.into(),
         _ => CommandError::BadData,
     })?;
-    let entry = loaded_entry(cell.name(), None, decoded)?;
+    let entry = loaded_filter(cell.name(), None, decoded)?;
     bounds.check_loaded(entry.allocated_bytes() as u64)?;
     cell.insert(entry);
     cell.record(&Effect::BloomHeader { header });
     Ok(())
-}
-
-/// A loaded filter, as an entry.
-///
-/// # Errors
-/// [`AllocError`](crate::filters::bits::AllocError) when there is no memory.
-pub(in crate::commands) fn loaded_entry(
-    name: &[u8],
-    life: Option<u64>,
-    decoded: Decoded,
-) -> Result<Entry, crate::filters::bits::AllocError> {
-    match decoded {
-        Decoded::Packed(payload) if packs(name, payload.len()) => {
-            Entry::packed_bloom(name, life, payload.len(), |new| new.copy_from_slice(&payload))
-        }
-        Decoded::Packed(payload) => Entry::boxed(name, life, Value::Bloom(PackedBloom::new(&payload).to_scalable()?)),
-        Decoded::Large(chain) => Entry::boxed(name, life, Value::Bloom(chain)),
-    }
 }
 
 struct LongLoad {

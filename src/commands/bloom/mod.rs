@@ -10,7 +10,6 @@ mod figures;
 mod items;
 
 pub(super) use create::Bounds;
-pub(super) use dump::loaded_entry;
 
 use super::table::{Argument, ArgumentKind, Command, Flags, Group, KeySpec};
 

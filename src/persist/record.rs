@@ -1,0 +1,331 @@
+//! Effects as bytes: what the log keeps and what is done again at a recovery.
+//!
+//! A record is: kind (one byte), database (one byte), name (length and bytes), then the fields of the kind. Numbers are
+//! little-endian; lengths and counts are in LEB128 (seven bits a byte, lowest first). Rates are kept as the bits of the
+//! double, so nothing is rounded.
+
+use crate::filters::bloom::Shape;
+use crate::keyspace::DATABASES;
+use crate::keyspace::effect::{Cause, Effect};
+
+/// A record that is read back.
+#[derive(Debug, PartialEq)]
+pub struct Record<'a> {
+    /// The database.
+    pub db: usize,
+    /// The key's name; empty for effects on whole databases.
+    pub name: &'a [u8],
+    /// What happened, as far as it is not a list of items.
+    pub change: Change<'a>,
+}
+
+/// An [`Effect`] that owns its list of items.
+#[derive(Debug, PartialEq)]
+pub enum Change<'a> {
+    /// Any effect but the adding of items.
+    Effect(Effect<'a>),
+    /// Items were counted as new.
+    BloomAdded {
+        /// In this sub-filter.
+        link: u32,
+        /// These.
+        items: Vec<&'a [u8]>,
+    },
+}
+
+impl Change<'_> {
+    /// Call `work` with the effect.
+    pub fn with<R>(&self, work: impl FnOnce(&Effect<'_>) -> R) -> R {
+        match self {
+            Self::Effect(effect) => work(effect),
+            Self::BloomAdded { link, items } => work(&Effect::BloomAdded { link: *link, items }),
+        }
+    }
+}
+
+/// The bytes are not a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not an effect record")]
+pub struct Malformed;
+
+#[repr(u8)]
+enum Kind {
+    BloomCreated = 1,
+    BloomAdded = 2,
+    BloomGrown = 3,
+    BloomHeader = 4,
+    BloomChunk = 5,
+    Restored = 6,
+    Life = 7,
+    Deleted = 8,
+    Renamed = 9,
+    Copied = 10,
+    Moved = 11,
+    Flushed = 12,
+    Swapped = 13,
+}
+
+/// Append the record of an effect.
+pub fn encode(db: usize, name: &[u8], effect: &Effect<'_>, out: &mut Vec<u8>) {
+    let mut begin = |kind: Kind| {
+        out.extend([kind as u8, db as u8]);
+        push_bytes(out, name);
+    };
+    match effect {
+        Effect::BloomCreated { shape, options, growth, life } => {
+            begin(Kind::BloomCreated);
+            push_shape(out, shape);
+            out.extend(options.to_le_bytes());
+            out.extend(growth.to_le_bytes());
+            push_life(out, *life);
+        }
+        Effect::BloomAdded { link, items } => {
+            begin(Kind::BloomAdded);
+            push_number(out, u64::from(*link));
+            push_number(out, items.len() as u64);
+            items.iter().for_each(|item| push_bytes(out, item));
+        }
+        Effect::BloomGrown { shape } => {
+            begin(Kind::BloomGrown);
+            push_shape(out, shape);
+        }
+        Effect::BloomHeader { header } => {
+            begin(Kind::BloomHeader);
+            push_bytes(out, header);
+        }
+        Effect::BloomChunk { link, offset, data } => {
+            begin(Kind::BloomChunk);
+            push_number(out, u64::from(*link));
+            push_number(out, *offset);
+            push_bytes(out, data);
+        }
+        Effect::Restored { payload, life } => {
+            begin(Kind::Restored);
+            push_life(out, *life);
+            push_bytes(out, payload);
+        }
+        Effect::Life { life } => {
+            begin(Kind::Life);
+            push_life(out, *life);
+        }
+        Effect::Deleted { cause } => {
+            begin(Kind::Deleted);
+            out.push(*cause as u8);
+        }
+        Effect::Renamed { to } => {
+            begin(Kind::Renamed);
+            push_bytes(out, to);
+        }
+        Effect::Copied { db, to } => {
+            begin(Kind::Copied);
+            out.push(*db as u8);
+            push_bytes(out, to);
+        }
+        Effect::Moved { db } => {
+            begin(Kind::Moved);
+            out.push(*db as u8);
+        }
+        Effect::Flushed { all } => {
+            begin(Kind::Flushed);
+            out.push(u8::from(*all));
+        }
+        Effect::Swapped { with } => {
+            begin(Kind::Swapped);
+            out.push(*with as u8);
+        }
+    }
+}
+
+fn push_number(out: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        out.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
+}
+
+fn push_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    push_number(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}
+
+/// A moment is never 0 in a record: that stands for none.
+fn push_life(out: &mut Vec<u8>, life: Option<u64>) {
+    out.extend(life.unwrap_or(0).to_le_bytes());
+}
+
+fn push_shape(out: &mut Vec<u8>, shape: &Shape) {
+    out.extend(shape.entries.to_le_bytes());
+    out.extend(shape.error.to_bits().to_le_bytes());
+    out.extend(shape.bits_per_entry.to_bits().to_le_bytes());
+    out.extend(shape.hashes.to_le_bytes());
+    out.extend(shape.bits.to_le_bytes());
+    out.extend(shape.bytes.to_le_bytes());
+    out.push(shape.log2_bits);
+}
+
+/// Read the record at the front of `bytes`; what follows it is returned too.
+///
+/// # Errors
+/// [`Malformed`].
+pub fn decode(bytes: &[u8]) -> Result<(Record<'_>, &[u8]), Malformed> {
+    let mut fields = Fields(bytes);
+    let (kind, db, name) = (fields.byte()?, fields.db()?, fields.bytes()?);
+    let effect = match kind {
+        k if k == Kind::BloomCreated as u8 => Effect::BloomCreated {
+            shape: fields.shape()?,
+            options: u32::from_le_bytes(fields.array()?),
+            growth: u32::from_le_bytes(fields.array()?),
+            life: fields.life()?,
+        },
+        k if k == Kind::BloomAdded as u8 => {
+            let (link, items) = (fields.small()?, fields.items()?);
+            return Ok((Record { db, name, change: Change::BloomAdded { link, items } }, fields.0));
+        }
+        k if k == Kind::BloomGrown as u8 => Effect::BloomGrown { shape: fields.shape()? },
+        k if k == Kind::BloomHeader as u8 => Effect::BloomHeader { header: fields.bytes()? },
+        k if k == Kind::BloomChunk as u8 => {
+            Effect::BloomChunk { link: fields.small()?, offset: fields.number()?, data: fields.bytes()? }
+        }
+        k if k == Kind::Restored as u8 => Effect::Restored { life: fields.life()?, payload: fields.bytes()? },
+        k if k == Kind::Life as u8 => Effect::Life { life: fields.life()? },
+        k if k == Kind::Deleted as u8 => Effect::Deleted { cause: fields.cause()? },
+        k if k == Kind::Renamed as u8 => Effect::Renamed { to: fields.bytes()? },
+        k if k == Kind::Copied as u8 => Effect::Copied { db: fields.db()?, to: fields.bytes()? },
+        k if k == Kind::Moved as u8 => Effect::Moved { db: fields.db()? },
+        k if k == Kind::Flushed as u8 => Effect::Flushed { all: fields.byte()? != 0 },
+        k if k == Kind::Swapped as u8 => Effect::Swapped { with: fields.db()? },
+        _ => return Err(Malformed),
+    };
+    Ok((Record { db, name, change: Change::Effect(effect) }, fields.0))
+}
+
+/// What is left to be read.
+struct Fields<'a>(&'a [u8]);
+
+impl<'a> Fields<'a> {
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
+        let (array, rest) = self.0.split_first_chunk().ok_or(Malformed)?;
+        self.0 = rest;
+        Ok(*array)
+    }
+
+    fn byte(&mut self) -> Result<u8, Malformed> {
+        self.array().map(|[byte]| byte)
+    }
+
+    fn u64(&mut self) -> Result<u64, Malformed> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    fn number(&mut self) -> Result<u64, Malformed> {
+        let mut number = 0_u64;
+        for shift in (0..u64::BITS).step_by(7) {
+            let byte = u64::from(self.byte()?);
+            let part = byte & 0x7f;
+            if part << shift >> shift != part {
+                return Err(Malformed);
+            }
+            number |= part << shift;
+            if byte < 0x80 {
+                return Ok(number);
+            }
+        }
+        Err(Malformed)
+    }
+
+    fn small(&mut self) -> Result<u32, Malformed> {
+        u32::try_from(self.number()?).map_err(|_| Malformed)
+    }
+
+    fn bytes(&mut self) -> Result<&'a [u8], Malformed> {
+        let len = usize::try_from(self.number()?).map_err(|_| Malformed)?;
+        let (bytes, rest) = self.0.split_at_checked(len).ok_or(Malformed)?;
+        self.0 = rest;
+        Ok(bytes)
+    }
+
+    fn items(&mut self) -> Result<Vec<&'a [u8]>, Malformed> {
+        // Each item takes a byte at least, so the count cannot make us reserve more than there is.
+        let count = usize::try_from(self.number()?).ok().filter(|count| *count <= self.0.len()).ok_or(Malformed)?;
+        (0..count).map(|_| self.bytes()).collect()
+    }
+
+    fn db(&mut self) -> Result<usize, Malformed> {
+        Some(usize::from(self.byte()?)).filter(|db| *db < DATABASES).ok_or(Malformed)
+    }
+
+    fn life(&mut self) -> Result<Option<u64>, Malformed> {
+        Ok(Some(self.u64()?).filter(|life| *life != 0))
+    }
+
+    fn cause(&mut self) -> Result<Cause, Malformed> {
+        let byte = self.byte()?;
+        let causes = [Cause::Command, Cause::Expired, Cause::Evicted];
+        causes.into_iter().find(|cause| *cause as u8 == byte).ok_or(Malformed)
+    }
+
+    fn shape(&mut self) -> Result<Shape, Malformed> {
+        Ok(Shape {
+            entries: self.u64()?,
+            error: f64::from_bits(self.u64()?),
+            bits_per_entry: f64::from_bits(self.u64()?),
+            hashes: u32::from_le_bytes(self.array()?),
+            bits: self.u64()?,
+            bytes: self.u64()?,
+            log2_bits: self.byte()?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn round_trip(effect: &Effect<'_>) {
+        let mut bytes = Vec::new();
+        encode(3, b"name", effect, &mut bytes);
+        let whole = bytes.len();
+        bytes.extend(b"next");
+        let (record, rest) = decode(&bytes).unwrap();
+        assert_eq!((record.db, record.name, rest), (3, &b"name"[..], &b"next"[..]));
+        record.change.with(|read| assert_eq!(read, effect));
+        for cut in 0..whole {
+            assert_eq!(decode(&bytes[..cut]), Err(Malformed), "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn every_effect_comes_back() {
+        let shape = Shape::new(1000, 0.01).unwrap();
+        let items: &[&[u8]] = &[b"", b"a", &[0xff; 300]];
+        for effect in [
+            Effect::BloomCreated { shape, options: 5, growth: 2, life: Some(7) },
+            Effect::BloomAdded { link: 1023, items },
+            Effect::BloomGrown { shape },
+            Effect::BloomHeader { header: b"header" },
+            Effect::BloomChunk { link: 1, offset: u64::MAX, data: b"data" },
+            Effect::Restored { payload: b"payload", life: None },
+            Effect::Life { life: Some(1 << 47) },
+            Effect::Life { life: None },
+            Effect::Deleted { cause: Cause::Expired },
+            Effect::Renamed { to: b"" },
+            Effect::Copied { db: 15, to: b"copy" },
+            Effect::Moved { db: 1 },
+            Effect::Flushed { all: true },
+            Effect::Swapped { with: 2 },
+        ] {
+            round_trip(&effect);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn random_bytes_are_refused_or_read(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            if let Ok((_, rest)) = decode(&bytes) {
+                prop_assert!(rest.len() < bytes.len());
+            }
+        }
+    }
+}

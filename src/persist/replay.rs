@@ -1,0 +1,124 @@
+//! Doing logged effects again.
+//!
+//! Nothing is decided here: no default, limit, profile or clock is read, nothing expires, is evicted or refused. A record
+//! that does not fit what is there means that records are missing or out of order.
+
+use crate::codec::bloom::decode_header;
+use crate::codec::payload::restore;
+use crate::filters::bits::AllocError;
+use crate::keyspace::bloom::{copied, empty_filter, loaded_filter, push_link};
+use crate::keyspace::effect::Effect;
+use crate::keyspace::entry::{Entry, ValueMut};
+use crate::keyspace::held::Held;
+use crate::keyspace::latch::Wait;
+use crate::keyspace::{Cell, Keyspace};
+
+/// A record could not be done again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReplayError {
+    /// It speaks of a key, or of a part of one, that is not there.
+    #[error("the record does not fit what is there")]
+    Unfitting,
+    /// There is no memory for it.
+    #[error(transparent)]
+    Memory(#[from] AllocError),
+}
+
+impl From<Wait> for ReplayError {
+    fn from(_: Wait) -> Self {
+        // Nobody else uses the keyspace during a replay.
+        Self::Unfitting
+    }
+}
+
+/// Do an effect again.
+///
+/// # Errors
+/// [`ReplayError`].
+pub fn apply(keyspace: &Keyspace, db: usize, name: &[u8], effect: &Effect<'_>) -> Result<(), ReplayError> {
+    match *effect {
+        Effect::Renamed { to } => {
+            let mut held = keyspace.lock([(db, name), (db, to)].into_iter())?;
+            must_exist(&mut held, db, name)?;
+            Ok(held.rename(db, name, to)??)
+        }
+        Effect::Moved { db: other } => {
+            let mut held = keyspace.lock([(db, name), (other, name)].into_iter())?;
+            must_exist(&mut held, db, name)?;
+            Ok(held.move_key(db, name, other)?)
+        }
+        Effect::Copied { db: other, to } => {
+            let mut held = keyspace.lock([(db, name), (other, to)].into_iter())?;
+            let copy = held.read(db, name, |entry| entry.map(|entry| copied(entry, to)))?;
+            Ok(held.put(other, to, copy.ok_or(ReplayError::Unfitting)??)?)
+        }
+        Effect::Flushed { all } => {
+            keyspace.lock_all(|_| true)?.flush((!all).then_some(db));
+            Ok(())
+        }
+        Effect::Swapped { with } => {
+            keyspace.lock_all(|_| true)?.swap(db, with);
+            Ok(())
+        }
+        _ => keyspace.write(db, name, |cell| apply_to_key(cell, effect))?,
+    }
+}
+
+fn must_exist(held: &mut Held<'_>, db: usize, name: &[u8]) -> Result<(), ReplayError> {
+    let exists = held.read(db, name, |entry| entry.is_some())?;
+    if exists { Ok(()) } else { Err(ReplayError::Unfitting) }
+}
+
+fn apply_to_key(cell: &mut Cell<'_>, effect: &Effect<'_>) -> Result<(), ReplayError> {
+    match *effect {
+        Effect::BloomCreated { shape, options, growth, life } => {
+            cell.replace(empty_filter(cell.name(), &shape, options, growth, life)?);
+            Ok(())
+        }
+        Effect::BloomHeader { header } => {
+            let decoded = decode_header(header, u64::MAX).map_err(|_| ReplayError::Unfitting)?;
+            cell.replace(loaded_filter(cell.name(), None, decoded)?);
+            Ok(())
+        }
+        Effect::Restored { payload, life } => {
+            let decoded = restore(payload, u64::MAX).map_err(|_| ReplayError::Unfitting)?;
+            cell.replace(loaded_filter(cell.name(), life, decoded)?);
+            Ok(())
+        }
+        Effect::Deleted { cause } => {
+            cell.delete(cause);
+            Ok(())
+        }
+        _ => cell.change(|entry, _| change(entry, effect)).ok_or(ReplayError::Unfitting)?,
+    }
+}
+
+/// Do an effect on a key that is there.
+fn change(entry: &mut Entry, effect: &Effect<'_>) -> Result<(), ReplayError> {
+    match *effect {
+        Effect::Life { life } => Ok(entry.set_life(life)?),
+        Effect::BloomGrown { shape } => Ok(push_link(entry, &shape)?),
+        Effect::BloomAdded { link, items } => {
+            let ValueMut::Bloom(mut bloom) = entry.value_mut() else { return Err(ReplayError::Unfitting) };
+            let link = link as usize;
+            if link >= bloom.as_ref().len() {
+                return Err(ReplayError::Unfitting);
+            }
+            for item in items {
+                let pair = bloom.as_ref().hash(item);
+                bloom.count_in(link, pair);
+            }
+            Ok(())
+        }
+        Effect::BloomChunk { link, offset, data } => {
+            let ValueMut::Bloom(mut bloom) = entry.value_mut() else { return Err(ReplayError::Unfitting) };
+            let bytes = bloom.as_ref().link(link as usize).map_or(0, |link| link.shape.bytes);
+            if offset.saturating_add(data.len() as u64) > bytes {
+                return Err(ReplayError::Unfitting);
+            }
+            bloom.or_bytes(link as usize, offset as usize, data);
+            Ok(())
+        }
+        _ => Err(ReplayError::Unfitting),
+    }
+}

@@ -1,0 +1,304 @@
+//! Every change is one effect, in the order of the changes: doing the effects again in an empty keyspace gives the same bytes.
+//!
+//! Four clients send random commands to one keyspace, in this process. `SEENDB_EFFECT_COMMANDS` is the number of commands of
+//! all of them together (100,000), `SEENDB_SEED` where the generators begin.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use seendb::codec::payload::dump;
+use seendb::commands::context::{Context, Counters, Host, Session};
+use seendb::commands::dispatch::{Progress, execute, write};
+use seendb::config::{Environment, Id, Prepared, SetError, Settings};
+use seendb::keyspace::effect::{Effect, Journal};
+use seendb::keyspace::entry::ValueRef;
+use seendb::keyspace::{DATABASES, Keyspace, SHARDS};
+use seendb::persist::record::{decode, encode};
+use seendb::persist::replay::apply;
+use seendb::resp::{Batch, Limits, Scanner};
+
+/// Keeps all records, one after the other.
+#[derive(Default)]
+struct Tape(Mutex<Vec<u8>>);
+
+impl Journal for Tape {
+    fn record(&self, db: usize, name: &[u8], effect: &Effect<'_>) {
+        encode(db, name, effect, &mut self.0.lock());
+    }
+}
+
+/// A host without limits.
+struct Plain;
+
+impl Host for Plain {
+    fn info(&self, _: &[String]) -> String {
+        String::new()
+    }
+    fn approve_settings(&self, _: &Prepared) -> Result<(), SetError> {
+        Ok(())
+    }
+    fn settings_changed(&self, _: &[Id]) {}
+    fn make_room(&self) -> bool {
+        true
+    }
+    fn has_room_for(&self, _: u64) -> bool {
+        true
+    }
+    fn shut_down(&self) {}
+}
+
+/// splitmix64.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+
+    fn key(&mut self) -> String {
+        format!("k{}", self.below(40))
+    }
+
+    fn items(&mut self, most: u64) -> Vec<String> {
+        (0..=self.below(most)).map(|_| format!("i{}", self.below(20_000))).collect()
+    }
+}
+
+/// A client of the keyspace.
+struct Client {
+    keyspace: Arc<Keyspace>,
+    settings: Arc<Settings>,
+    session: Session,
+    counters: Counters,
+    random: Random,
+    /// A payload that some DUMP gave.
+    payload: Vec<u8>,
+}
+
+impl Client {
+    fn call(&mut self, words: &[&[u8]]) -> Vec<u8> {
+        let mut input = format!("*{}\r\n", words.len()).into_bytes();
+        for word in words {
+            input.extend(format!("${}\r\n", word.len()).into_bytes());
+            input.extend_from_slice(word);
+            input.extend(b"\r\n");
+        }
+        let mut batch = Batch::default();
+        Scanner::new().scan(&mut input, &Limits::default(), 1, &mut batch).expect("a request");
+        let (mut next, mut out) = (0, Vec::new());
+        loop {
+            let mut context = Context {
+                keyspace: &self.keyspace,
+                settings: &self.settings,
+                session: &mut self.session,
+                host: &Plain,
+                counters: &self.counters,
+                held: None,
+            };
+            let until = Instant::now() + Duration::from_millis(1);
+            match execute(&mut context, (&batch, &input), &mut next, until, &mut out) {
+                Progress::Done => return out,
+                Progress::Pause => {}
+                Progress::Busy(wait) => {
+                    drop(context);
+                    block_on(wait);
+                }
+                Progress::Long(mut long) => loop {
+                    let until = Instant::now() + Duration::from_micros(200);
+                    if let Some(reply) = long.step(&mut context, batch.request(&input, next), until) {
+                        drop(long);
+                        write(&context, &reply, &mut out);
+                        return out;
+                    }
+                    std::thread::yield_now();
+                },
+            }
+        }
+    }
+
+    fn say(&mut self, line: &str) -> Vec<u8> {
+        let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+        self.call(&words)
+    }
+
+    fn step(&mut self) {
+        let (key, other) = (self.random.key(), self.random.key());
+        match self.random.below(100) {
+            0..=24 => {
+                let item = self.random.below(20_000);
+                self.say(&format!("BF.ADD {key} i{item}"));
+            }
+            25..=44 => {
+                let items = self.random.items(60).join(" ");
+                self.say(&format!("BF.MADD {key} {items}"));
+            }
+            45 => {
+                // Long enough to take the key's latch.
+                let items = self.random.items(9_000).join(" ");
+                self.say(&format!("BF.MADD {key} {items}"));
+            }
+            46..=54 => {
+                let capacity = [10, 300, 5_000, 200_000][self.random.below(4) as usize];
+                let expansion = 1 + self.random.below(3);
+                let life = ["", " PX 5", " EX 100"][self.random.below(3) as usize];
+                self.say(&format!("BF.RESERVE {key} 0.01 {capacity} EXPANSION {expansion}{life}"));
+            }
+            55..=59 => {
+                let items = self.random.items(20).join(" ");
+                self.say(&format!("BF.INSERT {key} CAPACITY 40 NONSCALING PX 30 ITEMS {items}"));
+            }
+            60..=67 => drop(self.say(&format!("DEL {key} {other}"))),
+            68..=72 => {
+                let milliseconds = self.random.below(40) as i64 - 2;
+                self.say(&format!("PEXPIRE {key} {milliseconds}"));
+            }
+            73..=75 => drop(self.say(&format!("PERSIST {key}"))),
+            76..=78 => drop(self.say(&format!("RENAME {key} {other}"))),
+            79..=81 => drop(self.say(&format!("COPY {key} {other} REPLACE DB {}", self.session.db ^ 1))),
+            82..=83 => drop(self.say(&format!("MOVE {key} {}", self.session.db ^ 1))),
+            84..=86 => self.dump(&key),
+            87..=89 => {
+                let payload = std::mem::take(&mut self.payload);
+                self.call(&[b"RESTORE", other.as_bytes(), b"0", &payload, b"REPLACE"]);
+                self.payload = payload;
+            }
+            90..=95 => self.transaction(&key, &other),
+            96..=97 => self.chunks(&key, &other),
+            98 => drop(self.say("SELECT 1")),
+            _ => {
+                let line = ["SELECT 0", "SWAPDB 0 1", "FLUSHDB", "SELECT 0"][self.random.below(4) as usize];
+                self.say(line);
+            }
+        }
+    }
+
+    fn dump(&mut self, key: &str) {
+        let reply = self.say(&format!("DUMP {key}"));
+        if let Some(bulk) = bulk(&reply) {
+            self.payload = bulk.to_vec();
+        }
+    }
+
+    fn transaction(&mut self, key: &str, other: &str) {
+        self.say(&format!("WATCH {key}"));
+        self.say("MULTI");
+        let many = if self.random.below(20) == 0 { 6_000 } else { 8 };
+        for _ in 0..1 + self.random.below(4) {
+            let items = self.random.items(many).join(" ");
+            self.say(&format!("BF.MADD {key} {items}"));
+            self.say(&format!("BF.ADD {other} x"));
+        }
+        self.say(&format!("RENAME {other} {key}"));
+        self.say(&format!("COPY {key} {other}"));
+        self.say("EXEC");
+    }
+
+    fn chunks(&mut self, key: &str, other: &str) {
+        for iterator in 0..2 {
+            let reply = self.say(&format!("BF.SCANDUMP {key} {iterator}"));
+            let Some(at) = reply.iter().position(|byte| *byte == b'$') else { return };
+            let Some(data) = bulk(&reply[at..]).map(<[u8]>::to_vec) else { return };
+            let next = if iterator == 0 { 1 } else { 1 + data.len() };
+            self.call(&[b"BF.LOADCHUNK", other.as_bytes(), next.to_string().as_bytes(), &data]);
+        }
+    }
+}
+
+/// The bytes of a bulk reply.
+fn bulk(reply: &[u8]) -> Option<&[u8]> {
+    let line = reply.iter().position(|byte| *byte == b'\n')?;
+    let len: usize = std::str::from_utf8(reply.strip_prefix(b"$")?.get(..line - 2)?).ok()?.parse().ok()?;
+    reply.get(line + 1..line + 1 + len)
+}
+
+fn block_on(future: impl Future<Output = ()>) {
+    let mut future = std::pin::pin!(future);
+    let mut task = std::task::Context::from_waker(std::task::Waker::noop());
+    while future.as_mut().poll(&mut task).is_pending() {
+        std::thread::yield_now();
+    }
+}
+
+type Contents = BTreeMap<(usize, Vec<u8>), (Option<u64>, Vec<u8>)>;
+
+/// All keys, each with its life and the bytes of its value.
+fn contents(keyspace: &Keyspace) -> Contents {
+    let mut contents = Contents::new();
+    for db in 0..DATABASES {
+        for shard in 0..SHARDS {
+            keyspace.for_each_in_shard(None, db, shard, |entry| {
+                let ValueRef::Bloom(bloom) = entry.value() else { panic!("nobody is working now") };
+                contents.insert((db, entry.name().to_vec()), (entry.life(), dump(bloom).expect("memory")));
+            });
+        }
+        assert_eq!(keyspace.len(db), contents.keys().filter(|(other, _)| *other == db).count(), "count of {db}");
+    }
+    contents
+}
+
+fn number(variable: &str, default: u64) -> u64 {
+    std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+#[test]
+fn effects_done_again_give_the_same_bytes() {
+    const CLIENTS: u64 = 4;
+    let (commands, seed) = (number("SEENDB_EFFECT_COMMANDS", 100_000), number("SEENDB_SEED", 1));
+    println!("{commands} commands, seed {seed}");
+    let tape = Arc::new(Tape::default());
+    let keyspace = Arc::new(Keyspace::new(Some(tape.clone())));
+    let environment = Environment { cores: 2, memory: None, memory_limit: None, folder: "/".into() };
+    let settings = Arc::new(Settings::new(environment, []));
+    std::thread::scope(|scope| {
+        for id in 0..CLIENTS {
+            let (keyspace, settings) = (keyspace.clone(), settings.clone());
+            scope.spawn(move || {
+                let mut client = Client {
+                    keyspace,
+                    settings,
+                    session: Session::new(id, true),
+                    counters: Counters::default(),
+                    random: Random(seed.wrapping_mul(1_000).wrapping_add(id)),
+                    payload: Vec::new(),
+                };
+                for n in 0..commands / CLIENTS {
+                    client.step();
+                    if n % 50 == id {
+                        client.keyspace.expire(id as usize, CLIENTS as usize);
+                    }
+                }
+            });
+        }
+    });
+    // From here on no life ends.
+    keyspace.clock().set(1);
+    let expected = contents(&keyspace);
+    let again = Keyspace::new(None);
+    again.clock().set(1);
+    let tape = std::mem::take(&mut *tape.0.lock());
+    let (mut rest, mut count) = (&tape[..], 0);
+    while !rest.is_empty() {
+        let (record, after) = decode(rest).expect("a record");
+        let done = record.change.with(|effect| apply(&again, record.db, record.name, effect));
+        assert_eq!(done, Ok(()), "record {count}: {record:?}");
+        (rest, count) = (after, count + 1);
+    }
+    println!("{count} effects, {} bytes, {} keys", tape.len(), expected.len());
+    let replayed = contents(&again);
+    assert_eq!(replayed.len(), expected.len());
+    for (key, value) in &expected {
+        let other = replayed.get(key);
+        assert!(other == Some(value), "{key:?}: life {:?} and {:?}", value.0, other.map(|other| other.0));
+    }
+    assert_eq!(again.entry_bytes(), keyspace.entry_bytes());
+}
