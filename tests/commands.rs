@@ -499,3 +499,16 @@ fn redis_cli_on_a_terminal_reads_the_documents() {
     input.write_all(b"exit\r").unwrap();
     assert!(child.wait().unwrap().success(), "{said}");
 }
+
+/// In RESP3 Redis sends tips, key specifications and an empty list of subcommands as sets.
+#[test]
+fn command_info_has_sets_where_redis_has_them() {
+    let (ours, peer) = (Server::start(), Server::peer());
+    let (mut ours, mut peer) = (ours.client3(), peer.client3());
+    let no_tips = |kinds: String| kinds.replace("~[$]", "~[]").replace("~[] ~[]", "~[]").replace("~[] ~[]", "~[]");
+    for name in ["ping", "dbsize", "del", "type", "config|get", "memory|usage"] {
+        let words = ["COMMAND", "INFO", name];
+        let (mine, theirs) = (ours.call_raw(&words).0, peer.call_raw(&words).0);
+        assert_eq!(no_tips(kinds(&mine)), no_tips(kinds(&theirs)), "{name}: {}", show_bytes(&mine));
+    }
+}

@@ -665,3 +665,25 @@ fn protocols_of_two_connections_are_apart() {
     assert_eq!(two.read_raw().0, b"#t\r\n");
     wait_until("both to be counted", || process::figure(&mut three, "connected_clients") == 2);
 }
+
+#[test]
+fn databases_beyond_32_bits_as_in_redis() {
+    let both = Both::start();
+    let mut clients = both.clients();
+    for line in ["SELECT 2147483648", "SELECT 4294967296", "SELECT -2147483649"] {
+        same_line(&mut clients, line).error();
+    }
+}
+
+#[test]
+fn errors_repeat_bytes_that_are_no_text_as_they_came() {
+    let both = Both::start();
+    let mut clients = both.clients();
+    same(&mut clients, &[&b"nosuch\xfe"[..], b"arg\xff"]).error();
+    same(&mut clients, &[&b"CLIENT"[..], b"nosuch\xfe"]).error();
+    same(&mut clients, &[&b"HELLO"[..], b"3", b"nosuch\xfe"]).error();
+    // An argument is cut after 128 bytes, be it in the middle of a character.
+    let umlauts = "\u{e4}".repeat(100);
+    same(&mut clients, &["nosuch", &umlauts[..2], &umlauts]).error();
+    same(&mut clients, &["n", &format!("x{umlauts}")]).error();
+}

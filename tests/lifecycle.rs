@@ -379,3 +379,24 @@ fn passwords_do_not_get_into_the_log() {
     server.wait_for_end();
     assert!(!server.log().contains("secret"), "{}", server.log());
 }
+
+/// Only a socket that nobody answers at may be replaced; anything else of that name is somebody's file.
+#[test]
+fn a_file_in_the_place_of_the_socket_is_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("notes"), "precious").unwrap();
+    let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_seendb"))
+        .args(["--port", "0", "--unixsocket", "notes"])
+        .current_dir(dir.path())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = String::new();
+    let socket = || std::os::unix::net::UnixStream::connect(dir.path().join("notes")).is_ok();
+    wait_until("the program to end, or to serve", || child.try_wait().unwrap().is_some() || socket());
+    child.kill().unwrap();
+    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    child.wait().unwrap();
+    assert_eq!(std::fs::read_to_string(dir.path().join("notes")).ok().as_deref(), Some("precious"), "{said}");
+    assert!(said.contains("notes"), "{said}");
+}

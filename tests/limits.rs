@@ -562,3 +562,87 @@ fn walks_over_many_keys_let_others_run() {
     let scan = encode(&["SCAN", "0", "COUNT", &i64::MAX.to_string()]);
     others_are_served_during(&server, &scan, starts(b"*2\r\n$1\r\n0\r\n*300000\r\n"));
 }
+
+/// Whoever takes a long reply bit by bit is not idle: in Redis too, what is written counts.
+#[test]
+fn a_client_that_reads_is_not_idle() {
+    let server = Server::with(&["--timeout", "1"]);
+    let request = large_reply(&server);
+    let mut slow = never_reads(&server, &request, 4);
+    let mut other = server.client();
+    let begin = Instant::now();
+    let (mut got, mut piece) = (0, vec![0; 64 << 10]);
+    // The reply's bytes are spread over four seconds; the other client's round trips fill the time between.
+    while got < 4 * PIECE {
+        let due = (begin.elapsed().as_millis() as usize).saturating_mul(4 * PIECE) / 4_000;
+        if got > due {
+            assert!(other.cmd("PING") == "PONG");
+            continue;
+        }
+        let read = slow.read(&mut piece).unwrap_or(0);
+        assert!(read > 0, "cut off as idle after {got} bytes");
+        got += read;
+    }
+}
+
+#[test]
+fn a_slow_reader_gets_everything_and_the_replies_do_not_pile_up() {
+    const TIMES: usize = 40;
+    let server = Server::start();
+    let request = large_reply(&server);
+    let mut other = server.client();
+    let before = server.resident_bytes();
+    let mut slow = never_reads(&server, &request, TIMES);
+    let (mut got, mut most) = (0, 0);
+    let reply_bytes = format!("*2\r\n:{}\r\n${PIECE}\r\n", PIECE + 1).len() + PIECE + 2;
+    let mut piece = vec![0; 1 << 20];
+    while got < TIMES * reply_bytes {
+        // A round trip of the other client for each piece: that is how slow this one is.
+        assert!(other.cmd("PING") == "PONG");
+        let read = slow.read(&mut piece).unwrap();
+        assert!(read > 0, "cut off after {got} bytes");
+        got += read;
+        most = most.max(server.resident_bytes().saturating_sub(before));
+    }
+    assert_eq!(got, TIMES * reply_bytes);
+    assert!(most < 200 << 20, "{most} bytes held for a client of {got}");
+}
+
+#[test]
+fn disconnections_at_the_soft_limit_are_counted() {
+    let server = Server::with(&["--client-output-buffer-limit", "normal", "0", "1mb", "1"]);
+    let request = large_reply(&server);
+    let mut other = server.client();
+    let _stream = never_reads(&server, &request, 1);
+    serve_until_gone(&mut other, || {});
+    assert_eq!(figure(&mut other, "client_buffer_limit_disconnections"), 1);
+}
+
+#[test]
+fn most_clients_when_all_come_at_once() {
+    const MOST: usize = 10;
+    let server = Server::with(&["--maxclients", "10"]);
+    wait_until("the probe to leave", || {
+        let mut client = server.client();
+        client.cmd("PING") == "PONG" && figure(&mut client, "connected_clients") == 1
+    });
+    for _ in 0..5 {
+        let streams: Vec<TcpStream> = (0..200).map(|_| plain(server.port())).collect();
+        let served = streams
+            .into_iter()
+            .map(|mut stream| {
+                let _ = stream.write_all(b"PING\r\n");
+                let mut head = [0; 5];
+                let got = stream.read_exact(&mut head).is_ok() && &head == b"+PONG";
+                (got, stream)
+            })
+            .filter(|(got, _)| *got)
+            .collect::<Vec<_>>();
+        assert!(served.len() <= MOST, "{} clients are served, maxclients is {MOST}", served.len());
+        drop(served);
+        wait_until("all to leave", || {
+            let answer = support::Client::connect(server.port()).unwrap().cmd("INFO clients");
+            matches!(answer, Value::Bulk(_)) && answer.text().contains("connected_clients:1\r\n")
+        });
+    }
+}
