@@ -9,7 +9,7 @@
 //! | `111hhhhh` | bytes `m` and `l` | `m + 9` bytes again from there |
 //!
 //! The bytes repeated may reach into what they themselves become: a distance of 1 is a run. Nothing is farther away than
-//! [`HISTORY_BYTES`], so the result need not be held in memory as a whole: it is handed on in pieces.
+//! 8 KiB, so the result need not be held in memory as a whole: it is handed on in pieces.
 //!
 //! Own code instead of the crate `lzf`: that one is marked as deprecated, holds the whole result, and reads and writes
 //! through raw pointers.
