@@ -10,6 +10,7 @@
 //! | `round_trips` | chains of all kinds there and back, in one piece and in steps |
 //! | `hostile` | damaged payloads: no panic, and no memory beyond what they hold |
 //! | `peer` | the same filters in RedisBloom |
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "payload/fields.rs"]
 mod fields;

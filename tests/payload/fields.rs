@@ -1,6 +1,6 @@
 //! Encodings 0 to 4: defaults of missing fields, what is taken, what is refused.
 
-use super::model::{Chain, Field, Filter, Link, framed, lzf, raw, value};
+use super::model::{Chain, Field, Filter, Link, framed, hashes_for, lzf, raw, value};
 use seendb::codec::bloom::Decoded;
 use seendb::codec::bloom_value::ValueError;
 use seendb::codec::payload::{self, PayloadError};
@@ -87,7 +87,7 @@ fn encoding_0_computes_its_bits() {
     let bits_of = |entries: u64, bits_per_entry: f64, array: usize| {
         let mut link = Link::at_1_percent(entries, 0, 0, &vec![0; array], 0);
         link.bits_per_entry = bits_per_entry;
-        link.hashes = (0.693_147_180_559_945 * bits_per_entry).ceil() as u64;
+        link.hashes = hashes_for(bits_per_entry);
         restore(&Chain::of(0, 2, vec![link]), 0).map(|filter| filter.get().link(0).unwrap().shape.bits)
     };
     assert_eq!(bits_of(100, 9.585058377367446, 120), Ok(958));

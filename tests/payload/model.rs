@@ -78,6 +78,13 @@ pub fn value(encver: u8, fields: &[Field]) -> Vec<u8> {
     out
 }
 
+/// The number of hashes that goes with so many bits an entry.
+pub fn hashes_for(bits_per_entry: f64) -> u64 {
+    // Not the nearest double to ln 2: 0.693147180559945, as RedisBloom writes it.
+    let a = f64::from_bits(0x3fe6_2e42_fefa_39ec);
+    (a * bits_per_entry).ceil() as u64
+}
+
 /// What is in a link of a value.
 #[derive(Clone, Debug)]
 pub struct Link {

@@ -198,7 +198,7 @@ fn long_compressed_strings_come_in_pieces() {
     for len in [65_535, 65_536, 65_537, 65_799, 65_800, 131_072, 131_073, 300_000] {
         check_decompression(&vec![7; len]);
         for period in [3, 8191, 8192, 8193] {
-            let text: Vec<u8> = (0..len).map(|i| ((i % period) * 0x9e37 >> 5) as u8).collect();
+            let text: Vec<u8> = (0..len).map(|i| (((i % period) * 0x9e37) >> 5) as u8).collect();
             check_decompression(&text);
         }
     }

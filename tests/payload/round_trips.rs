@@ -1,6 +1,6 @@
 //! Chains of all kinds, there and back.
 
-use super::model::{Chain, Field, Filter, Link, raw};
+use super::model::{Chain, Field, Filter, Link, hashes_for, raw};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use seendb::codec::bloom::Decoded;
@@ -146,7 +146,7 @@ fn any_link() -> impl Strategy<Value = Link> {
                 1 => 0,
                 _ => most - pick % (most - (1 << log2_bits) + 1),
             };
-            let hashes = (0.693_147_180_559_945 * bits_per_entry).ceil() as u64;
+            let hashes = hashes_for(bits_per_entry);
             let (entries, items, array) = (entries >> shift, items >> shift, raw(&array));
             Link { entries, error, hashes, bits_per_entry, bits, log2_bits, array, items }
         },
