@@ -9,7 +9,7 @@
 //! | `111hhhhh` | bytes `m` and `l` | `m + 9` bytes again from there |
 //!
 //! The bytes repeated may reach into what they themselves become: a distance of 1 is a run. Nothing is farther away than
-//! [`HISTORY_BYTES`], so the result need not be held in memory as a whole: it is handed on in pieces.
+//! 8 KiB, so the result need not be held in memory as a whole: it is handed on in pieces.
 //!
 //! Own code instead of the crate `lzf`: that one is marked as deprecated, holds the whole result, and reads and writes
 //! through raw pointers.
@@ -86,11 +86,11 @@ impl<F: FnMut(usize, &[u8])> Output<F> {
 
     fn repeat(&mut self, distance: usize, count: usize) -> Result<(), Malformed> {
         self.expect(count)?;
+        let from = self.window.len().checked_sub(distance).ok_or(Malformed)?;
         let mut missing = count;
         while missing > 0 {
-            // What a run repeats lies a distance back also where this turn has just put it.
-            let from = self.window.len().checked_sub(distance).ok_or(Malformed)?;
-            let run = missing.min(distance);
+            // What is there by now repeats itself after `distance` bytes, so each turn can copy twice as much.
+            let run = missing.min(self.window.len() - from);
             self.window.extend_from_within(from..from + run);
             missing -= run;
         }

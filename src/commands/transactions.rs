@@ -162,18 +162,30 @@ fn exec(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
         end(context);
         return Err(CommandError::text("EXECABORT Transaction discarded because of previous errors.").into());
     }
-    let Scope { keys, whole, long } = Scope::of(transaction, context.session.db);
+    let scope = Scope::of(transaction, context.session.db);
     let keyspace = context.keyspace;
-    let names = keys.iter().map(|(db, name)| (*db, &name[..]));
-    let mut held = if whole { keyspace.lock_all(|_| true)? } else { keyspace.lock(names)? };
-    if is_stale(context, &mut held) {
-        drop(held);
-        end(context);
+    let names = scope.keys.iter().map(|(db, name)| (*db, &name[..]));
+    let held = if scope.whole { keyspace.lock_all(|_| true)? } else { keyspace.lock(names)? };
+    let transaction = context.session.transaction.take().unwrap_or_default();
+    // Watching ends here. It takes locks to forget a key, so that waits until those of the transaction are given back.
+    let watch = context.session.watch.take();
+    let outcome = run_held(context, held, scope, transaction, watch.as_ref());
+    drop(watch);
+    outcome
+}
+
+fn run_held<'a>(
+    context: &mut Context<'a>,
+    mut held: Held<'a>,
+    scope: Scope,
+    transaction: Transaction,
+    watch: Option<&Watch>,
+) -> Outcome {
+    if is_stale(watch, &mut held) {
         return Ok(Reply::NullArray);
     }
-    let Some(transaction) = end(context) else { return Ok(Reply::NullArray) };
-    if long && !whole {
-        let keys = keyspace.latch_keys(keys, &mut held)?;
+    if scope.long && !scope.whole {
+        let keys = context.keyspace.latch_keys(scope.keys, &mut held)?;
         return Err(Stop::Long(Box::new(LongExec::new(transaction, keys))));
     }
     held.begin_group();
@@ -187,8 +199,8 @@ fn exec(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
 
 /// Whether a watched key was changed, or its life has ended since. The locks of the transaction are held; those of watched
 /// keys that it does not use are not, but their changes raise the flag.
-fn is_stale(context: &Context<'_>, held: &mut Held<'_>) -> bool {
-    let Some(watch) = &context.session.watch else { return false };
+fn is_stale(watch: Option<&Watch>, held: &mut Held<'_>) -> bool {
+    let Some(watch) = watch else { return false };
     // Looking at a key as a writer removes it if its life is over, which raises the flag.
     for (db, name) in watch.keys() {
         if held.covers(name) {
@@ -199,9 +211,9 @@ fn is_stale(context: &Context<'_>, held: &mut Held<'_>) -> bool {
 }
 
 /// The transaction is over, and with it the watching.
-fn end(context: &mut Context<'_>) -> Option<Transaction> {
+fn end(context: &mut Context<'_>) {
     context.session.watch = None;
-    context.session.transaction.take()
+    context.session.transaction = None;
 }
 
 /// Run one command of a transaction to its end.
