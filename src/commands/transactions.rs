@@ -164,6 +164,8 @@ fn exec(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
     }
     let scope = Scope::of(transaction, context.session.db);
     let keyspace = context.keyspace;
+    // A watched key whose life has ended since counts as changed.
+    context.session.watch.iter().for_each(Watch::remove_ended);
     let names = scope.keys.iter().map(|(db, name)| (*db, &name[..]));
     let held = if scope.whole { keyspace.lock_all(|_| true)? } else { keyspace.lock(names)? };
     let transaction = context.session.transaction.take().unwrap_or_default();
@@ -181,7 +183,7 @@ fn run_held<'a>(
     transaction: Transaction,
     watch: Option<&Watch>,
 ) -> Outcome {
-    if is_stale(watch, &mut held) {
+    if watch.is_some_and(Watch::is_raised) {
         return Ok(Reply::NullArray);
     }
     if scope.long && !scope.whole {
@@ -195,19 +197,6 @@ fn run_held<'a>(
         held.end_group();
     }
     Ok(Reply::Array(replies))
-}
-
-/// Whether a watched key was changed, or its life has ended since. The locks of the transaction are held; those of watched
-/// keys that it does not use are not, but their changes raise the flag.
-fn is_stale(watch: Option<&Watch>, held: &mut Held<'_>) -> bool {
-    let Some(watch) = watch else { return false };
-    // Looking at a key as a writer removes it if its life is over, which raises the flag.
-    for (db, name) in watch.keys() {
-        if held.covers(name) {
-            let _busy = held.write(db, name, |_| {});
-        }
-    }
-    watch.flag().is_raised()
 }
 
 /// The transaction is over, and with it the watching.

@@ -63,11 +63,7 @@ pub fn push_link(entry: &mut Entry, shape: &Shape) -> Result<(), AllocError> {
 ///
 /// # Errors
 /// [`AllocError`] when there is no memory.
-pub fn loaded_filter(
-    name: &[u8],
-    life: Option<u64>,
-    decoded: Decoded,
-) -> Result<Entry, AllocError> {
+pub fn loaded_filter(name: &[u8], life: Option<u64>, decoded: Decoded) -> Result<Entry, AllocError> {
     match decoded {
         Decoded::Packed(payload) if packs(name, payload.len()) => {
             Entry::packed_bloom(name, life, payload.len(), |new| new.copy_from_slice(&payload))
@@ -138,4 +134,3 @@ impl BloomCopy {
         Ok(copy)
     }
 }
-

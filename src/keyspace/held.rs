@@ -84,15 +84,6 @@ impl<'k> Held<'k> {
         }
     }
 
-    /// Whether a key of this name could be worked on.
-    #[must_use]
-    pub fn covers(&self, name: &[u8]) -> bool {
-        match &self.source {
-            Source::Locked { indices, .. } => indices.binary_search(&shard_index(self.common.hash(name))).is_ok(),
-            Source::Private(_) => true,
-        }
-    }
-
     /// Look at a key.
     ///
     /// # Errors

@@ -11,12 +11,10 @@ use super::Keyspace;
 
 /// Raised when one of the keys that it stands for was changed.
 #[derive(Clone, Default)]
-pub struct Flag(Arc<AtomicBool>);
+pub(super) struct Flag(Arc<AtomicBool>);
 
 impl Flag {
-    /// Whether it was raised.
-    #[must_use]
-    pub fn is_raised(&self) -> bool {
+    fn is_raised(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }
 
@@ -77,24 +75,27 @@ impl Watch {
         Self { keyspace: keyspace.clone(), keys: Vec::new(), flag: Flag::default() }
     }
 
-    /// Watch this key too. One whose life is over counts as changed already when it is removed.
+    /// Watch this key too. One whose life is over by now is removed first: that is no change.
     pub fn add(&mut self, db: usize, name: &[u8]) {
         let key = (db, Box::from(name));
         if !self.keys.contains(&key) {
+            let _busy = self.keyspace.write(db, name, |_| {});
             self.keyspace.shard_of(name).write().watched.add(key.clone(), self.flag.clone());
             self.keys.push(key);
         }
     }
 
-    /// Raised when one of the keys was changed.
+    /// Whether one of the keys was changed.
     #[must_use]
-    pub fn flag(&self) -> &Flag {
-        &self.flag
+    pub fn is_raised(&self) -> bool {
+        self.flag.is_raised()
     }
 
-    /// The keys.
-    pub fn keys(&self) -> impl Iterator<Item = (usize, &[u8])> {
-        self.keys.iter().map(|(db, name)| (*db, &name[..]))
+    /// Remove those of the keys whose lives are over, which is a change. Takes locks.
+    pub fn remove_ended(&self) {
+        for (db, name) in &self.keys {
+            let _busy = self.keyspace.write(*db, name, |_| {});
+        }
     }
 }
 

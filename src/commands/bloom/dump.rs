@@ -6,14 +6,12 @@ use std::time::Instant;
 
 use super::create::Bounds;
 use super::figures::read_existing;
-use crate::codec::bloom::{
-    Chunk, ChunkError, HeaderError, chunk_at, decode_header, encode_header, place_chunk,
-};
+use crate::codec::bloom::{Chunk, ChunkError, HeaderError, chunk_at, decode_header, encode_header, place_chunk};
 use crate::commands::context::Context;
 use crate::commands::dispatch::{LongCommand, Outcome, Stop};
 use crate::commands::error::CommandError;
-use crate::keyspace::effect::Effect;
 use crate::keyspace::bloom::loaded_filter;
+use crate::keyspace::effect::Effect;
 use crate::keyspace::entry::{Entry, EntryRef, ValueMut, ValueRef};
 use crate::keyspace::latched::Latched;
 use crate::keyspace::{Cell, Record};

@@ -310,35 +310,62 @@ fn add_group(
         outcomes[..done].iter().for_each(|outcome| answers.push(*outcome == Insert::Added));
         group = &group[done..];
     }
+    let mut added = Added { record, link: 0, items: Group::new() };
     for item in group {
-        match add_one(entry, record, bounds, item) {
-            Ok(added) => answers.push(added),
+        match add_one(entry, &mut added, bounds, item) {
+            Ok(was_added) => answers.push(was_added),
             Err(error) => {
                 answers.push_error(&error);
                 if error == CommandError::NonScalingFull {
+                    added.tell();
                     return ControlFlow::Break(());
                 }
             }
         }
     }
+    added.tell();
     ControlFlow::Continue(())
 }
 
+/// Items that were counted in one sub-filter and are still to be told of.
+struct Added<'r, 'i> {
+    record: &'r dyn Record,
+    link: usize,
+    items: Group<'i>,
+}
+
+impl Added<'_, '_> {
+    fn tell(&mut self) {
+        if !self.items.is_empty() {
+            self.record.record(&Effect::BloomAdded { link: self.link as u32, items: &self.items });
+            self.items.clear();
+        }
+    }
+}
+
 /// Add an item to a filter that nobody else uses, which grows if it must.
-fn add_one(entry: &mut Entry, record: &dyn Record, bounds: Bounds<'_>, item: &[u8]) -> Result<bool, CommandError> {
+fn add_one<'i>(
+    entry: &mut Entry,
+    added: &mut Added<'_, 'i>,
+    bounds: Bounds<'_>,
+    item: &'i [u8],
+) -> Result<bool, CommandError> {
     for grown in [false, true] {
         let ValueMut::Bloom(mut bloom) = entry.value_mut() else { return Err(CommandError::WrongType) };
         let pair = bloom.as_ref().hash(item);
         match bloom.insert(pair) {
             Insert::Added => {
-                let newest = bloom.as_ref().len() - 1;
-                record.record(&Effect::BloomAdded { link: newest as u32, items: &[item] });
+                added.link = bloom.as_ref().len() - 1;
+                added.items.push(item);
                 return Ok(true);
             }
             Insert::Present => return Ok(false),
             Insert::Full => return Err(CommandError::NonScalingFull),
             Insert::NeedsGrowth if grown => break,
-            Insert::NeedsGrowth => grow(entry, record, bounds)?,
+            Insert::NeedsGrowth => {
+                added.tell();
+                grow(entry, added.record, bounds)?;
+            }
         }
     }
     Err(CommandError::CannotGrow)
