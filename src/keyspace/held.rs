@@ -219,6 +219,7 @@ impl Common {
         for db in (0..DATABASES).filter(|other| db.is_none_or(|db| db == *other)) {
             self.figures.keys[db].store(0, Relaxed);
             self.figures.lives[db].store(0, Relaxed);
+            self.figures.life_seconds[db].store(0, Relaxed);
         }
         self.figures.bytes.fetch_sub(bytes, Relaxed);
         self.record_whole(db.unwrap_or(0), &Effect::Flushed { all: db.is_none() });
@@ -227,7 +228,7 @@ impl Common {
 
     fn swapped(&self, one: usize, other: usize) {
         use std::sync::atomic::Ordering::Relaxed;
-        for counts in [&self.figures.keys, &self.figures.lives] {
+        for counts in [&self.figures.keys, &self.figures.lives, &self.figures.life_seconds] {
             let count = counts[one].load(Relaxed);
             let count = counts[other].swap(count, Relaxed);
             counts[one].store(count, Relaxed);

@@ -146,6 +146,15 @@ impl Keyspace {
         self.common.figures.lives[db].load(Ordering::Relaxed).max(0) as usize
     }
 
+    /// The milliseconds that the keys with a life in a database have left on average; 0 if there are none.
+    #[must_use]
+    pub fn mean_life_left(&self, db: usize) -> u64 {
+        match self.lives(db) {
+            0 => 0,
+            _ => self.common.figures.mean_life_left(db, self.common.clock.now()),
+        }
+    }
+
     /// Bytes that all entries hold, without the tables.
     #[must_use]
     pub fn entry_bytes(&self) -> u64 {

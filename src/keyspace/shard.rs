@@ -34,6 +34,8 @@ pub(super) struct Figures {
     pub(super) keys: [AtomicI64; DATABASES],
     /// Those of them with a life.
     pub(super) lives: [AtomicI64; DATABASES],
+    /// The sum of these lives' ends, in seconds since [`LIFE_EPOCH`].
+    pub(super) life_seconds: [AtomicI64; DATABASES],
     /// Bytes that the entries hold.
     pub(super) bytes: AtomicI64,
     /// Keys removed because their life was over.
@@ -48,10 +50,28 @@ impl Figures {
     /// An entry comes (`sign` 1) or goes (-1).
     pub(super) fn count(&self, db: usize, entry: EntryRef<'_>, sign: i64) {
         self.keys[db].fetch_add(sign, Ordering::Relaxed);
-        if entry.life().is_some() {
-            self.lives[db].fetch_add(sign, Ordering::Relaxed);
-        }
+        self.count_life(db, entry.life(), sign);
         self.bytes.fetch_add(sign * entry.allocated_bytes() as i64, Ordering::Relaxed);
+    }
+}
+
+/// Lives are summed up from here, 2020, so that the sum of many fits 64 bits. In seconds since 1970.
+const LIFE_EPOCH: i64 = 1_577_836_800;
+
+impl Figures {
+    /// A life comes or goes.
+    pub(super) fn count_life(&self, db: usize, life: Option<u64>, sign: i64) {
+        if let Some(life) = life {
+            self.lives[db].fetch_add(sign, Ordering::Relaxed);
+            self.life_seconds[db].fetch_add(sign * ((life / 1000) as i64 - LIFE_EPOCH), Ordering::Relaxed);
+        }
+    }
+
+    /// The milliseconds that keys with a life have left on average.
+    pub(super) fn mean_life_left(&self, db: usize, now: u64) -> u64 {
+        let lives = self.lives[db].load(Ordering::Relaxed).max(1);
+        let mean = self.life_seconds[db].load(Ordering::Relaxed) / lives + LIFE_EPOCH;
+        u64::try_from(mean).unwrap_or(0).saturating_mul(1000).saturating_sub(now)
     }
 }
 
@@ -195,8 +215,8 @@ impl<'a> Cell<'a> {
             figures.bytes.fetch_add(after.0 - before.0, Ordering::Relaxed);
         }
         if before.1 != after.1 {
-            figures.lives[self.db]
-                .fetch_add(i64::from(after.1.is_some()) - i64::from(before.1.is_some()), Ordering::Relaxed);
+            figures.count_life(self.db, before.1, -1);
+            figures.count_life(self.db, after.1, 1);
             tables[self.db].set_due(self.hash, after.1);
         }
         Some(result)

@@ -136,7 +136,8 @@ fn keyspace(shared: &Shared, lines: &mut Lines) {
     for db in 0..DATABASES {
         let keys = shared.keyspace.len(db);
         if keys > 0 {
-            lines.add(&format!("db{db}"), format_args!("keys={keys},expires={}", shared.keyspace.lives(db)));
+            let (lives, left) = (shared.keyspace.lives(db), shared.keyspace.mean_life_left(db));
+            lines.add(&format!("db{db}"), format_args!("keys={keys},expires={lives},avg_ttl={left}"));
         }
     }
 }
