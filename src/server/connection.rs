@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 
-use super::buffers::{Buffers, READ_BYTES};
+use super::buffers::{Buffers, KEPT_BYTES, READ_BYTES};
 use super::client::Client;
 use super::shared::Shared;
 use super::stream::{Socket, Stream};
@@ -275,6 +275,7 @@ impl<S: Stream> Connection<'_, S> {
                     // A client that reads, but never catches up, must not keep all that it has read.
                     if self.written >= buffers.output.len() / 2 {
                         buffers.output.drain(..self.written);
+                        buffers.output.shrink_to(KEPT_BYTES.max(buffers.output.len()));
                         self.written = 0;
                     }
                     self.watch_output()?;
