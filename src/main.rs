@@ -9,10 +9,11 @@ use seendb::config::cli::launch;
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// The allocator gives unused memory back to the system within seconds, by a thread of its own. (It looks for a C string under
-/// this name; the first word of the reference is its address.)
+/// The allocator gives unused memory back to the system within seconds. (It looks for a C string under this name; the first
+/// word of the reference is its address.) Its own background thread is left off: with it even the largest blocks, which are
+/// else given back at once, stay for a while.
 #[unsafe(export_name = "_rjem_malloc_conf")]
-pub static ALLOCATOR_SETTINGS: &[u8] = b"background_thread:true,dirty_decay_ms:3000,muzzy_decay_ms:0\0";
+pub static ALLOCATOR_SETTINGS: &[u8] = b"dirty_decay_ms:3000,muzzy_decay_ms:0\0";
 
 fn main() -> ExitCode {
     let launch = match launch(std::env::args_os(), Environment::detect()) {

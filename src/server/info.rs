@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::sync::atomic::Ordering;
 use std::time::UNIX_EPOCH;
 
+use super::allocator::allocated_bytes;
 use super::shared::Shared;
 use crate::commands::connection::REDIS_VERSION;
 use crate::config::Id;
@@ -75,13 +76,6 @@ fn server(shared: &Shared, lines: &mut Lines) {
 fn clients(shared: &Shared, lines: &mut Lines) {
     lines.add("connected_clients", shared.clients.len());
     lines.add("maxclients", shared.max_clients());
-}
-
-/// Bytes allocated, and mapped for large filters.
-pub(super) fn allocated_bytes() -> u64 {
-    // The allocator's figures are a copy that has to be asked for.
-    let _ = tikv_jemalloc_ctl::epoch::advance();
-    tikv_jemalloc_ctl::stats::allocated::read().unwrap_or(0) as u64 + mapped_bytes()
 }
 
 /// Bytes in use, in detail.

@@ -11,6 +11,7 @@
 //! SIGTERM, SIGINT and `SHUTDOWN` stop the accepting and close the reading side of every socket: what a client had sent
 //! by then is still read, run and answered, and then the connection ends by itself.
 
+mod allocator;
 mod balance;
 mod buffers;
 mod client;

@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 
 use super::client::Clients;
 use super::worker::Workers;
-use super::{files, info, logging};
+use super::{allocator, files, info, logging};
 use crate::commands::context::{Counter, Counters, Host};
 use crate::config::{Id, Prepared, SetError, Settings};
 use crate::keyspace::{Keyspace, Policy};
@@ -105,7 +105,7 @@ impl Shared {
 
     fn measure_overhead(&self) {
         let entries = i64::try_from(self.keyspace.entry_bytes()).unwrap_or(i64::MAX);
-        self.overhead.store(info::allocated_bytes() as i64 - entries, Ordering::Relaxed);
+        self.overhead.store(allocator::allocated_bytes() as i64 - entries, Ordering::Relaxed);
     }
 
     /// What has to be done now and then.
@@ -130,6 +130,7 @@ impl Shared {
         };
         (rates.second, rates.before) = (now, totals);
         drop(rates);
+        allocator::give_back();
         let cut_off = self.clients.sweep(now, self.settings.timeout());
         self.swept.fetch_add(cut_off, Ordering::Relaxed);
     }
