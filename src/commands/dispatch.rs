@@ -80,10 +80,11 @@ pub fn execute(
             _ => find(name),
         };
         last = command.map(|command| (name, command));
-        if let Some(run) = command.and_then(|command| command.run)
+        if let Some(command) = command
+            && let Some(run) = command.run
             && context.session.authenticated
             && context.session.transaction.is_none()
-            && context.settings.maxmemory() == 0
+            && has_room(context, command)
         {
             let answered = run_requests(context, run, (batch, buffer), *next, out);
             if answered > 0 {
@@ -195,10 +196,12 @@ fn checked(
     if !context.session.authenticated && !command.flags.has(Flags::NO_AUTH) {
         return Err(CommandError::text("NOAUTH Authentication required."));
     }
-    if command.flags.has(Flags::DENYOOM) && context.settings.maxmemory() > 0 && !context.host.make_room() {
-        return Err(CommandError::OutOfMemory);
-    }
-    Ok(command)
+    if has_room(context, command) { Ok(command) } else { Err(CommandError::OutOfMemory) }
+}
+
+/// Whether the memory limit allows a command, after making room if it must.
+fn has_room(context: &Context<'_>, command: &Command) -> bool {
+    context.settings.maxmemory() == 0 || !command.flags.has(Flags::DENYOOM) || context.host.make_room()
 }
 
 /// The row that answers a request: a container's subcommand where there is one.

@@ -144,7 +144,8 @@ impl Scope {
             heavy |= command.flags.has(Flags::COPIES_VALUES);
             keys.extend(keys_of_request(command, args, db).map(|(db, key)| (db, Box::from(key))));
             if command.name == "select" {
-                db = args.get(1).and_then(parse_integer).map_or(db, |index| index as usize % DATABASES);
+                let index = args.get(1).and_then(parse_integer).and_then(|index| usize::try_from(index).ok());
+                db = index.filter(|index| *index < DATABASES).unwrap_or(db);
             }
         }
         keys.sort_unstable();
@@ -190,12 +191,9 @@ fn run_held<'a>(
         let keys = context.keyspace.latch_keys(scope.keys, &mut held)?;
         return Err(Stop::Long(Box::new(LongExec::new(transaction, keys))));
     }
-    held.begin_group();
     context.held = Some(held);
     let replies = transaction.queue.iter().map(|(command, args)| run(context, command, args.as_args())).collect();
-    if let Some(held) = context.held.take() {
-        held.end_group();
-    }
+    context.held = None;
     Ok(Reply::Array(replies))
 }
 
@@ -234,7 +232,6 @@ struct LongExec {
 impl LongExec {
     fn new(transaction: Transaction, keys: LatchedKeys) -> Self {
         let replies = Vec::with_capacity(transaction.queue.len());
-        keys.hold().begin_group();
         Self { transaction, next: 0, replies, current: None, keys }
     }
 
@@ -276,7 +273,6 @@ impl LongCommand for LongExec {
         if self.next < self.transaction.queue.len() {
             return None;
         }
-        self.keys.hold().end_group();
         Some(Reply::Array(std::mem::take(&mut self.replies)))
     }
 }

@@ -109,10 +109,4 @@ pub trait Journal: Send + Sync {
     /// A change happened to the key `name` of database `db` (for those of whole databases the name is empty). The lock is
     /// held: no key may be touched from here.
     fn record(&self, db: usize, name: &[u8], effect: &Effect<'_>);
-
-    /// What is recorded from here to the end by this thread belongs together: a transaction. All its locks are held.
-    fn begin_group(&self) {}
-
-    /// The end of what belongs together.
-    fn end_group(&self) {}
 }

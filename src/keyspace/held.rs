@@ -201,16 +201,6 @@ impl<'k> Held<'k> {
             Source::Private(shard) => work(&shard.lock()),
         }
     }
-
-    /// What is recorded from here on belongs together, to the end of this.
-    pub fn begin_group(&self) {
-        self.common.journal.iter().for_each(|journal| journal.begin_group());
-    }
-
-    /// The end of what belongs together.
-    pub fn end_group(&self) {
-        self.common.journal.iter().for_each(|journal| journal.end_group());
-    }
 }
 
 impl Common {

@@ -107,8 +107,11 @@ impl Latched {
         let Shard { tables, away, .. } = shard;
         // Nobody removes or replaces a stand-in: all who meet one wait.
         let mut place = tables[self.db].get_mut(self.hash, own.name()).expect("the stand-in is in its place");
+        let life = own.as_ref().life();
         drop(std::mem::replace(&mut *place, own));
         drop(place);
+        // While the entry was away its life was not seen.
+        tables[self.db].set_due(self.hash, life);
         away.retain(|(_, latch)| !Arc::ptr_eq(latch, &self.latch));
     }
 }
@@ -185,12 +188,6 @@ impl Keyspace {
 }
 
 impl LatchedKeys {
-    /// The keys, to work on.
-    #[must_use]
-    pub fn hold(&self) -> Held<'_> {
-        self.hold_at(&self.keyspace)
-    }
-
     /// The keys, to work on, for as long as this reference to their keyspace lives.
     #[must_use]
     pub fn hold_at<'k>(&self, keyspace: &'k Keyspace) -> Held<'k> {

@@ -57,6 +57,9 @@ pub(super) struct Totals {
 /// A filter that grows may pass the memory limit by this part of it, when others can be evicted afterwards.
 const SMALL_SHARE: u64 = 64;
 
+/// So many choices of a key to be evicted may fail before a command is refused.
+const EVICTION_TRIES: u32 = 8;
+
 impl Shared {
     pub(super) fn new(settings: Settings, files: u64, workers: Workers) -> Self {
         Self {
@@ -174,8 +177,11 @@ impl Host for Shared {
 
     fn make_room(&self) -> bool {
         let limit = self.settings.maxmemory();
+        let mut failures = 0;
         while limit > 0 && self.used_memory() > limit {
-            if !self.keyspace.evict(self.policy()) {
+            // A key that was chosen may be gone or busy by now.
+            failures += u32::from(!self.keyspace.evict(self.policy()));
+            if failures > EVICTION_TRIES || self.policy() == Policy::NoEviction {
                 return false;
             }
         }
