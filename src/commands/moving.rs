@@ -236,7 +236,7 @@ impl<'a> CopyOrder<'a> {
     fn finish(self, held: &mut Held<'_>, copy: Entry) -> Result<(), crate::keyspace::latch::Wait> {
         held.put(self.to.0, self.to.1, copy)?;
         held.write(self.from.0, self.from.1, |cell| {
-            cell.record(&Effect::Copied { db: self.to.0, to: self.to.1 });
+            cell.record_unchanged(&Effect::Copied { db: self.to.0, to: self.to.1 });
         })
     }
 }

@@ -10,11 +10,25 @@ use smallvec::SmallVec;
 
 use super::effect::Effect;
 use super::entry::{Entry, EntryRef};
-use super::latch::Wait;
+use super::latch::{Latch, Wait};
 use super::shard::{Cell, Common, Shard};
 use super::table::{NameHash, Table};
 use super::{DATABASES, Keyspace, SHARDS, shard_index};
 use crate::filters::bits::AllocError;
+
+/// Keys that a long transaction has taken out.
+pub(super) struct PrivateKeys {
+    pub(super) shard: Mutex<Shard>,
+    /// Their names, each with its database; in order.
+    pub(super) names: Vec<(usize, Box<[u8]>)>,
+    pub(super) latch: Arc<Latch>,
+}
+
+impl PrivateKeys {
+    fn has(&self, db: usize, name: &[u8]) -> bool {
+        self.names.binary_search_by(|(other, key)| (*other, &key[..]).cmp(&(db, name))).is_ok()
+    }
+}
 
 /// Keys that nobody else can touch.
 pub struct Held<'k> {
@@ -26,7 +40,7 @@ enum Source<'k> {
     /// These shards are locked.
     Locked { indices: SmallVec<[usize; 8]>, guards: SmallVec<[RwLockWriteGuard<'k, Shard>; 8]> },
     /// The entries stand in a shard of their own; see [`super::latched`].
-    Private(Arc<Mutex<Shard>>),
+    Private(Arc<PrivateKeys>),
 }
 
 impl Keyspace {
@@ -54,14 +68,16 @@ impl Keyspace {
         let guards: SmallVec<[_; 8]> = self.shards.iter().map(|shard| shard.0.write()).collect();
         let away = guards.iter().flat_map(|shard| &shard.away).find(|(db, _)| concerned(*db));
         if let Some((_, latch)) = away {
+            self.common.gate.close();
             return Err(Wait::new(latch.clone()));
         }
+        self.common.gate.open();
         Ok(Held { common: &self.common, source: Source::Locked { indices: (0..SHARDS).collect(), guards } })
     }
 
     /// The keys in this shard of their own, which nobody else sees.
-    pub(super) fn hold_private(&self, shard: &Arc<Mutex<Shard>>) -> Held<'_> {
-        Held { common: &self.common, source: Source::Private(shard.clone()) }
+    pub(super) fn hold_private(&self, keys: &Arc<PrivateKeys>) -> Held<'_> {
+        Held { common: &self.common, source: Source::Private(keys.clone()) }
     }
 }
 
@@ -80,7 +96,15 @@ impl<'k> Held<'k> {
                 let at = indices.binary_search(&shard_index(hash)).expect("the key's shard was locked");
                 work(&mut guards[at])
             }
-            Source::Private(shard) => work(&mut shard.lock()),
+            Source::Private(keys) => work(&mut keys.shard.lock()),
+        }
+    }
+
+    /// A key that was not taken out must not be met as one that does not exist.
+    fn check(&self, db: usize, name: &[u8]) -> Result<(), Wait> {
+        match &self.source {
+            Source::Private(keys) if !keys.has(db, name) => Err(Wait::new(keys.latch.clone())),
+            _ => Ok(()),
         }
     }
 
@@ -89,6 +113,7 @@ impl<'k> Held<'k> {
     /// # Errors
     /// [`Wait`] when a long command has it: not for the keys that this was made for.
     pub fn read<R>(&mut self, db: usize, name: &[u8], look: impl FnOnce(Option<EntryRef<'_>>) -> R) -> Result<R, Wait> {
+        self.check(db, name)?;
         let (common, hash) = (self.common, self.common.hash(name));
         self.shard(hash, |shard| shard.get(common, db, hash, name).map(look))
     }
@@ -98,6 +123,7 @@ impl<'k> Held<'k> {
     /// # Errors
     /// As [`Held::read`].
     pub fn write<R>(&mut self, db: usize, name: &[u8], work: impl FnOnce(&mut Cell<'_>) -> R) -> Result<R, Wait> {
+        self.check(db, name)?;
         let (common, hash) = (self.common, self.common.hash(name));
         self.shard(hash, |shard| shard.cell(common, db, hash, name).map(|mut cell| work(&mut cell)))
     }
@@ -108,10 +134,10 @@ impl<'k> Held<'k> {
         self.private().is_some()
     }
 
-    /// The private shard, if the keys stand in one.
-    pub(super) fn private(&self) -> Option<&Arc<Mutex<Shard>>> {
+    /// The keys in a shard of their own, if they stand in one.
+    pub(super) fn private(&self) -> Option<&Arc<PrivateKeys>> {
         match &self.source {
-            Source::Private(shard) => Some(shard),
+            Source::Private(keys) => Some(keys),
             Source::Locked { .. } => None,
         }
     }
@@ -156,7 +182,7 @@ impl<'k> Held<'k> {
     fn for_each_shard(&mut self, mut work: impl FnMut(&mut Shard)) {
         match &mut self.source {
             Source::Locked { guards, .. } => guards.iter_mut().for_each(|guard| work(guard)),
-            Source::Private(shard) => work(&mut shard.lock()),
+            Source::Private(keys) => work(&mut keys.shard.lock()),
         }
     }
 
@@ -164,18 +190,17 @@ impl<'k> Held<'k> {
     pub fn flush(&mut self, db: Option<usize>) {
         let common = self.common;
         let concerned = |other: usize| db.is_none_or(|db| db == other);
-        let (mut tables, mut bytes) = (Vec::new(), 0);
+        let mut tables = Vec::new();
         self.for_each_shard(|shard| {
             let Shard { tables: present, watched, .. } = shard;
             watched.touch_all(concerned, |db, name| present[db].get(common.hash(name), name).is_some());
             for (_, table) in present.iter_mut().enumerate().filter(|(db, _)| concerned(*db)) {
                 if !table.is_empty() {
-                    table.for_each(|entry| bytes += entry.allocated_bytes() as i64);
                     tables.push(std::mem::take(table));
                 }
             }
         });
-        common.flushed(db, bytes, tables);
+        common.flushed(db, tables);
     }
 
     /// Exchange two databases. All shards must be locked.
@@ -198,22 +223,22 @@ impl<'k> Held<'k> {
     pub(super) fn with_shard<R>(&mut self, index: usize, work: impl FnOnce(&Shard) -> R) -> R {
         match &mut self.source {
             Source::Locked { guards, .. } => work(&guards[index]),
-            Source::Private(shard) => work(&shard.lock()),
+            Source::Private(keys) => work(&keys.shard.lock()),
         }
     }
 }
 
 impl Common {
-    fn flushed(&self, db: Option<usize>, bytes: i64, tables: Vec<Table>) {
+    /// The tables' bytes are counted off when they are freed.
+    fn flushed(&self, db: Option<usize>, tables: Vec<Table>) {
         use std::sync::atomic::Ordering::Relaxed;
         for db in (0..DATABASES).filter(|other| db.is_none_or(|db| db == *other)) {
             self.figures.keys[db].store(0, Relaxed);
             self.figures.lives[db].store(0, Relaxed);
             self.figures.life_seconds[db].store(0, Relaxed);
         }
-        self.figures.bytes.fetch_sub(bytes, Relaxed);
         self.record_whole(db.unwrap_or(0), &Effect::Flushed { all: db.is_none() });
-        self.reaper.free_tables(tables);
+        self.reaper.free_tables(tables, self.figures.clone());
     }
 
     fn swapped(&self, one: usize, other: usize) {

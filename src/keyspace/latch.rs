@@ -7,7 +7,9 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
@@ -35,31 +37,98 @@ impl Latch {
     }
 }
 
-/// Ends when the key that was met busy is free.
-pub struct Wait {
-    latch: Arc<Latch>,
+/// Ends when it is worth trying again.
+pub struct Wait(Until);
+
+enum Until {
+    /// The key that was met busy is free.
+    Released(Arc<Latch>),
+    /// Others have run; not yet polled.
+    Yielded,
+    /// Others have run.
+    Done,
 }
 
 impl Wait {
     /// Wait for this latch.
     #[must_use]
     pub fn new(latch: Arc<Latch>) -> Self {
-        Self { latch }
+        Self(Until::Released(latch))
+    }
+
+    /// Let others run once.
+    #[must_use]
+    pub fn yielding() -> Self {
+        Self(Until::Yielded)
     }
 }
 
 impl Future for Wait {
     type Output = ();
 
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        let mut state = self.latch.state.lock();
-        if state.released {
-            return Poll::Ready(());
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        match &self.0 {
+            Until::Released(latch) => {
+                let mut state = latch.state.lock();
+                if state.released {
+                    return Poll::Ready(());
+                }
+                if !state.waiting.iter().any(|waker| waker.will_wake(context.waker())) {
+                    state.waiting.push(context.waker().clone());
+                }
+                Poll::Pending
+            }
+            Until::Yielded => {
+                self.0 = Until::Done;
+                context.waker().wake_by_ref();
+                Poll::Pending
+            }
+            Until::Done => Poll::Ready(()),
         }
-        if !state.waiting.iter().any(|waker| waker.will_wake(context.waker())) {
-            state.waiting.push(context.waker().clone());
+    }
+}
+
+/// Lets commands on whole databases get their turn: these need a moment at which no key is away, and there may be none as long
+/// as long commands follow each other. While somebody waits for that moment no further key is taken.
+///
+/// Whoever waits says so again with each try; if he is gone, the gate opens by itself.
+#[derive(Default)]
+pub struct Gate {
+    closed_until: Mutex<Option<Instant>>,
+    closed: AtomicBool,
+}
+
+/// How long the gate stays closed after a try.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+impl Gate {
+    /// A command on whole databases has to wait.
+    pub fn close(&self) {
+        *self.closed_until.lock() = Some(Instant::now() + PATIENCE);
+        self.closed.store(true, Ordering::Release);
+    }
+
+    /// It has had its turn.
+    pub fn open(&self) {
+        if self.closed.load(Ordering::Acquire) {
+            *self.closed_until.lock() = None;
+            self.closed.store(false, Ordering::Release);
         }
-        Poll::Pending
+    }
+
+    /// Whether a key may be taken now.
+    ///
+    /// # Errors
+    /// [`Wait`]: try again.
+    pub fn pass(&self) -> Result<(), Wait> {
+        if !self.closed.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        if self.closed_until.lock().is_some_and(|until| Instant::now() < until) {
+            return Err(Wait::yielding());
+        }
+        self.open();
+        Ok(())
     }
 }
 

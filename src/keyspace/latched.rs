@@ -4,17 +4,19 @@
 //! takes long does the same with all its keys: they stand in a shard of their own meanwhile, and names without a key are
 //! kept free by stand-ins for nothing.
 
+use std::alloc::Layout;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
 use super::Keyspace;
 use super::effect::Effect;
-use super::entry::{Entry, EntryRef, Value, ValueRef};
-use super::held::Held;
+use super::entry::{Entry, EntryRef, Kind, Value, ValueRef};
+use super::held::{Held, PrivateKeys};
 use super::latch::{Latch, Wait};
 use super::shard::{Record, Recorder, Shard};
 use super::table::NameHash;
+use super::watch::Watched;
 use std::sync::atomic::Ordering;
 
 /// One key that a long command has for itself. It goes back when this is dropped, and who waits for it is woken.
@@ -33,7 +35,7 @@ enum Home {
     /// The shard of its name.
     Table,
     /// The shard that a transaction has for itself.
-    Private(Arc<Mutex<Shard>>),
+    Private(Arc<PrivateKeys>),
 }
 
 impl Keyspace {
@@ -42,6 +44,7 @@ impl Keyspace {
     /// # Errors
     /// [`Wait`] when another long command has it.
     pub fn latch(self: &Arc<Self>, db: usize, name: &[u8]) -> Result<Option<Latched>, Wait> {
+        self.common.gate.pass()?;
         let shard = &mut *self.shard_of(name).write();
         self.latch_in(shard, Home::Table, db, name)
     }
@@ -52,7 +55,7 @@ impl Keyspace {
     /// [`Wait`] when another command of the transaction has it, which cannot be.
     pub fn latch_held(self: &Arc<Self>, held: &Held<'_>, db: usize, name: &[u8]) -> Result<Option<Latched>, Wait> {
         let Some(private) = held.private() else { return Ok(None) };
-        self.latch_in(&mut private.lock(), Home::Private(private.clone()), db, name)
+        self.latch_in(&mut private.shard.lock(), Home::Private(private.clone()), db, name)
     }
 
     fn latch_in(
@@ -75,8 +78,7 @@ impl Keyspace {
     /// Put a stand-in in the place of an entry, which is returned.
     fn stand_in(&self, shard: &mut Shard, latch: &Arc<Latch>, db: usize, hash: NameHash, name: &[u8]) -> Option<Entry> {
         let mut entry = shard.tables[db].get_mut(hash, name)?;
-        let value = Value::Busy { latch: latch.clone(), kind: entry.as_ref().kind() };
-        let stand_in = Entry::boxed(name, None, value).ok()?;
+        let stand_in = stand_in(name, latch, entry.as_ref().kind());
         self.common.touch(stand_in.as_ref());
         let own = std::mem::replace(&mut *entry, stand_in);
         drop(entry);
@@ -132,7 +134,7 @@ impl Record for Remote<'_> {
         };
         match self.home {
             Home::Table => record(&self.keyspace.shard_of(self.name).read()),
-            Home::Private(shard) => record(&shard.lock()),
+            Home::Private(keys) => record(&keys.shard.lock()),
         }
     }
 }
@@ -142,48 +144,63 @@ impl Drop for Latched {
         if let Some(own) = self.entry.take() {
             match &self.home {
                 Home::Table => self.put_back(&mut self.keyspace.shard(self.hash).write(), own),
-                Home::Private(shard) => self.put_back(&mut shard.lock(), own),
+                Home::Private(keys) => self.put_back(&mut keys.shard.lock(), own),
             }
         }
         self.latch.release();
     }
 }
 
+/// An entry that stands for one that is away, or for none. Without memory for these few bytes the process ends, as it does
+/// wherever the standard library needs some.
+fn stand_in(name: &[u8], latch: &Arc<Latch>, kind: Option<Kind>) -> Entry {
+    let value = Value::Busy { latch: latch.clone(), kind };
+    Entry::boxed(name, None, value).unwrap_or_else(|_| std::alloc::handle_alloc_error(Layout::for_value(name)))
+}
+
 /// All keys of a long transaction, in a shard of their own. They go back when this is dropped, all at one moment.
 pub struct LatchedKeys {
     keyspace: Arc<Keyspace>,
-    shard: Arc<Mutex<Shard>>,
-    keys: Vec<(usize, Box<[u8]>)>,
-    latch: Arc<Latch>,
+    keys: Arc<PrivateKeys>,
 }
 
 impl Keyspace {
-    /// Take these keys, each named once, and keep the names of those that are not there.
+    /// Take these keys, and keep the names of those that are not there.
     ///
     /// # Errors
-    /// [`Wait`] when another long command has one of them; none is taken then.
+    /// [`Wait`] when another long command has one of them, or when somebody waits for whole databases; none is taken then.
     pub fn latch_keys(
         self: &Arc<Self>,
-        keys: Vec<(usize, Box<[u8]>)>,
+        mut names: Vec<(usize, Box<[u8]>)>,
         held: &mut Held<'_>,
     ) -> Result<LatchedKeys, Wait> {
-        let (latch, private) = (Arc::new(Latch::default()), Arc::new(Mutex::new(Shard::default())));
-        for (db, name) in &keys {
+        self.common.gate.pass()?;
+        names.sort_unstable();
+        names.dedup();
+        let latch = Arc::new(Latch::default());
+        let mut private = Shard { watched: Watched::noting(), ..Shard::default() };
+        for (db, name) in &names {
             let hash = self.common.hash(name);
             // A key whose life is over is removed here.
             held.write(*db, name, |_| {})?;
             held.shard(hash, |shard| {
                 if let Some(entry) = self.stand_in(shard, &latch, *db, hash, name) {
-                    let life = entry.as_ref().life();
-                    drop(private.lock().tables[*db].insert(hash, entry, |name| self.common.hash(name)));
-                    private.lock().tables[*db].set_due(hash, life);
-                } else if let Ok(free) = Entry::boxed(name, None, Value::Busy { latch: latch.clone(), kind: None }) {
-                    drop(shard.tables[*db].insert(hash, free, |name| self.common.hash(name)));
+                    self.put(&mut private, *db, hash, entry);
+                } else {
+                    self.put(shard, *db, hash, stand_in(name, &latch, None));
                     shard.away.push((*db, latch.clone()));
                 }
             });
         }
-        Ok(LatchedKeys { keyspace: self.clone(), shard: private, keys, latch })
+        let keys = PrivateKeys { shard: Mutex::new(private), names, latch };
+        Ok(LatchedKeys { keyspace: self.clone(), keys: Arc::new(keys) })
+    }
+
+    /// Put an entry in a table without counting it: it is only away from its own, or stands for none.
+    fn put(&self, shard: &mut Shard, db: usize, hash: NameHash, entry: Entry) {
+        let life = entry.as_ref().life();
+        drop(shard.tables[db].insert(hash, entry, |name| self.common.hash(name)));
+        shard.tables[db].set_due(hash, life);
     }
 }
 
@@ -191,30 +208,34 @@ impl LatchedKeys {
     /// The keys, to work on, for as long as this reference to their keyspace lives.
     #[must_use]
     pub fn hold_at<'k>(&self, keyspace: &'k Keyspace) -> Held<'k> {
-        keyspace.hold_private(&self.shard)
+        keyspace.hold_private(&self.keys)
     }
 }
 
 impl Drop for LatchedKeys {
     fn drop(&mut self) {
-        let keyspace = &self.keyspace;
-        let mut private = self.shard.lock();
-        let mut held = keyspace.lock_for_return(self.keys.iter().map(|(db, name)| (*db, &name[..])));
-        for (db, name) in &self.keys {
+        let (keyspace, keys) = (&self.keyspace, &self.keys);
+        let mut private = keys.shard.lock();
+        let mut held = keyspace.lock_for_return(keys.names.iter().map(|(db, name)| (*db, &name[..])));
+        for key in &keys.names {
+            let (db, name) = key;
             let hash = keyspace.common.hash(name);
             let own = private.tables[*db].remove(hash, name);
+            let changed = private.watched.has_noted(key);
             held.shard(hash, |shard| {
                 drop(shard.tables[*db].remove(hash, name));
                 if let Some(own) = own {
-                    let life = own.as_ref().life();
-                    drop(shard.tables[*db].insert(hash, own, |name| keyspace.common.hash(name)));
-                    shard.tables[*db].set_due(hash, life);
+                    keyspace.put(shard, *db, hash, own);
                 }
-                shard.away.retain(|(_, latch)| !Arc::ptr_eq(latch, &self.latch));
+                if changed {
+                    shard.watched.touch(*db, name);
+                }
+                shard.away.retain(|(_, latch)| !Arc::ptr_eq(latch, &keys.latch));
             });
         }
+        debug_assert!(private.tables.iter().all(super::table::Table::is_empty), "a key was made that is not the transaction's");
         drop(held);
-        self.latch.release();
+        keys.latch.release();
     }
 }
 

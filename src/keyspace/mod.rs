@@ -51,7 +51,7 @@ use effect::{Cause, Journal};
 use entry::{EntryRef, Kind};
 pub use eviction::Policy;
 use held::Held;
-use latch::Wait;
+use latch::{Gate, Wait};
 use latched::is_nothing;
 use reaper::Reaper;
 pub use shard::{Cell, Record, Recorder};
@@ -92,8 +92,9 @@ impl Keyspace {
                 now: AtomicU32::new(0),
                 counts_uses: AtomicBool::new(false),
                 journal,
+                gate: Gate::default(),
                 reaper: Reaper::start(),
-                figures: Figures::default(),
+                figures: Arc::new(Figures::default()),
             },
         }
     }

@@ -3,10 +3,13 @@
 //! Giving a gigabyte back to the system, or walking the keys of a flushed database, takes longer than a request may. One
 //! thread does it; it ends when its keyspace is dropped.
 
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
 
 use super::entry::Entry;
+use super::shard::Figures;
 use super::table::Table;
 
 /// Values of at least this many bytes are freed in the background.
@@ -14,6 +17,21 @@ const LARGE_BYTES: usize = 1 << 20;
 
 /// What is freed by being dropped.
 type Garbage = Box<dyn Send>;
+
+/// A table that was flushed.
+struct Flushed {
+    table: Table,
+    figures: Arc<Figures>,
+}
+
+impl Drop for Flushed {
+    fn drop(&mut self) {
+        let mut bytes = 0;
+        self.table.for_each(|entry| bytes += entry.allocated_bytes() as i64);
+        drop(std::mem::take(&mut self.table));
+        self.figures.bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
 
 /// The way to the freeing thread.
 pub(super) struct Reaper {
@@ -35,8 +53,9 @@ impl Reaper {
         }
     }
 
-    pub(super) fn free_tables(&self, tables: Vec<Table>) {
-        self.send(Box::new(tables));
+    /// Free tables; the entries in them are counted off as they go.
+    pub(super) fn free_tables(&self, tables: Vec<Table>, figures: Arc<Figures>) {
+        tables.into_iter().for_each(|table| self.send(Box::new(Flushed { table, figures: figures.clone() })));
     }
 
     fn send(&self, garbage: Garbage) {

@@ -9,7 +9,7 @@ use super::DATABASES;
 use super::clock::Clock;
 use super::effect::{Cause, Effect, Journal};
 use super::entry::{Entry, EntryGuard, EntryRef, ValueRef};
-use super::latch::{Latch, Wait};
+use super::latch::{Gate, Latch, Wait};
 use super::reaper::Reaper;
 use super::table::{NameHash, Table};
 use super::watch::Watched;
@@ -23,8 +23,10 @@ pub(super) struct Common {
     /// Whether uses are counted, for the policies that go by them.
     pub(super) counts_uses: AtomicBool,
     pub(super) journal: Option<Arc<dyn Journal>>,
+    /// Closed while somebody waits for whole databases.
+    pub(super) gate: Gate,
     pub(super) reaper: Reaper,
-    pub(super) figures: Figures,
+    pub(super) figures: Arc<Figures>,
 }
 
 /// Running totals.
@@ -265,6 +267,14 @@ impl<'a> Cell<'a> {
     pub fn record(&self, effect: &Effect<'_>) {
         let recorder = Recorder { common: self.common, watched: &self.shard.watched, db: self.db, name: self.name };
         recorder.record(effect);
+    }
+
+    /// Something was done with the key that did not change it.
+    pub fn record_unchanged(&self, effect: &Effect<'_>) {
+        self.common.figures.changes.fetch_add(1, Ordering::Relaxed);
+        if let Some(journal) = &self.common.journal {
+            journal.record(self.db, self.name, effect);
+        }
     }
 
     /// A key was put here by a change that is recorded for another key: who watches this one hears of it.

@@ -3,9 +3,11 @@
 //! A shard keeps the names that are watched in it, few or none; whoever changes a key looks there, under the lock that he
 //! holds anyway, and raises the flags.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
 
 use super::Keyspace;
 
@@ -28,34 +30,50 @@ type Key = (usize, Box<[u8]>);
 /// The watched names of a shard.
 #[derive(Default)]
 pub(super) struct Watched {
-    flags: HashMap<Key, Vec<Flag>>,
+    flags: HashMap<Box<[u8]>, Vec<(usize, Flag)>>,
+    /// In a shard that a long transaction has for itself nobody watches: what was changed is noted for the return.
+    changed: Option<Mutex<HashSet<Key>>>,
 }
 
 impl Watched {
+    /// For a shard that a transaction has for itself.
+    pub(super) fn noting() -> Self {
+        Self { flags: HashMap::new(), changed: Some(Mutex::default()) }
+    }
+
     /// A key was changed.
     pub(super) fn touch(&self, db: usize, name: &[u8]) {
-        if !self.flags.is_empty()
-            && let Some(flags) = self.flags.get(&(db, Box::from(name)))
+        if let Some(changed) = &self.changed {
+            changed.lock().insert((db, name.into()));
+        } else if !self.flags.is_empty()
+            && let Some(flags) = self.flags.get(name)
         {
-            flags.iter().for_each(Flag::raise);
+            flags.iter().filter(|(other, _)| *other == db).for_each(|(_, flag)| flag.raise());
         }
+    }
+
+    /// Whether this key was noted.
+    pub(super) fn has_noted(&self, key: &Key) -> bool {
+        self.changed.as_ref().is_some_and(|changed| changed.lock().contains(key))
     }
 
     /// These databases were changed as a whole; `exists` tells whether a key is there.
     pub(super) fn touch_all(&self, changed: impl Fn(usize) -> bool, exists: impl Fn(usize, &[u8]) -> bool) {
-        let touched = self.flags.iter().filter(|((db, name), _)| changed(*db) && exists(*db, name));
-        touched.for_each(|(_, flags)| flags.iter().for_each(Flag::raise));
+        for (name, flags) in &self.flags {
+            let touched = flags.iter().filter(|(db, _)| changed(*db) && exists(*db, name));
+            touched.for_each(|(_, flag)| flag.raise());
+        }
     }
 
-    fn add(&mut self, key: Key, flag: Flag) {
-        self.flags.entry(key).or_default().push(flag);
+    fn add(&mut self, (db, name): &Key, flag: Flag) {
+        self.flags.entry(name.clone()).or_default().push((*db, flag));
     }
 
-    fn remove(&mut self, key: &Key, flag: &Flag) {
-        if let Some(flags) = self.flags.get_mut(key) {
-            flags.retain(|other| !Arc::ptr_eq(&other.0, &flag.0));
+    fn remove(&mut self, (db, name): &Key, flag: &Flag) {
+        if let Some(flags) = self.flags.get_mut(name) {
+            flags.retain(|(other, kept)| other != db || !Arc::ptr_eq(&kept.0, &flag.0));
             if flags.is_empty() {
-                self.flags.remove(key);
+                self.flags.remove(name);
             }
         }
     }
@@ -64,7 +82,7 @@ impl Watched {
 /// The keys that a client watches; they are no longer watched when this is dropped.
 pub struct Watch {
     keyspace: Arc<Keyspace>,
-    keys: Vec<Key>,
+    keys: HashSet<Key>,
     flag: Flag,
 }
 
@@ -72,7 +90,7 @@ impl Watch {
     /// Nothing yet.
     #[must_use]
     pub fn new(keyspace: &Arc<Keyspace>) -> Self {
-        Self { keyspace: keyspace.clone(), keys: Vec::new(), flag: Flag::default() }
+        Self { keyspace: keyspace.clone(), keys: HashSet::new(), flag: Flag::default() }
     }
 
     /// Watch this key too. One whose life is over by now is removed first: that is no change.
@@ -80,8 +98,8 @@ impl Watch {
         let key = (db, Box::from(name));
         if !self.keys.contains(&key) {
             let _busy = self.keyspace.write(db, name, |_| {});
-            self.keyspace.shard_of(name).write().watched.add(key.clone(), self.flag.clone());
-            self.keys.push(key);
+            self.keyspace.shard_of(name).write().watched.add(&key, self.flag.clone());
+            self.keys.insert(key);
         }
     }
 

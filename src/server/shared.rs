@@ -32,6 +32,8 @@ pub(super) struct Shared {
     last_id: AtomicU64,
     /// Bytes allocated for other things than entries.
     overhead: AtomicI64,
+    /// Bytes of the keyspace's tables, as of the last second: to ask takes locks, and INFO may be part of a transaction.
+    table_bytes: AtomicU64,
     /// Clients cut off from outside, by the sweep.
     pub(super) swept: AtomicU64,
     shutdown: Notify,
@@ -75,6 +77,7 @@ impl Shared {
             files: AtomicU64::new(files),
             last_id: AtomicU64::new(0),
             overhead: AtomicI64::new(0),
+            table_bytes: AtomicU64::new(0),
             swept: AtomicU64::new(0),
             shutdown: Notify::new(),
         }
@@ -106,6 +109,11 @@ impl Shared {
         entries.saturating_add(self.overhead.load(Ordering::Relaxed)).max(0) as u64
     }
 
+    /// Bytes of the keyspace's tables, as of the last second.
+    pub(super) fn table_bytes(&self) -> u64 {
+        self.table_bytes.load(Ordering::Relaxed)
+    }
+
     fn measure_overhead(&self) {
         let entries = i64::try_from(self.keyspace.entry_bytes()).unwrap_or(i64::MAX);
         self.overhead.store(allocator::allocated_bytes() as i64 - entries, Ordering::Relaxed);
@@ -134,6 +142,7 @@ impl Shared {
         (rates.second, rates.before) = (now, totals);
         drop(rates);
         allocator::give_back();
+        self.table_bytes.store(self.keyspace.table_bytes() as u64, Ordering::Relaxed);
         let cut_off = self.clients.sweep(now, self.settings.timeout());
         self.swept.fetch_add(cut_off, Ordering::Relaxed);
     }
