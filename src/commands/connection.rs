@@ -270,8 +270,14 @@ fn greeting(context: &Context<'_>) -> Reply {
     ])
 }
 
+/// The longest name of a client, or of its library.
+const TEXT_BYTES: usize = 4096;
+
 /// Names that `CLIENT LIST` could not show are refused.
 fn check_text(text: &[u8], what: &str) -> Result<(), CommandError> {
+    if text.len() > TEXT_BYTES {
+        return Err(CommandError::Text(format!("ERR {what} cannot be longer than {TEXT_BYTES} bytes.").into()));
+    }
     if text.iter().all(u8::is_ascii_graphic) {
         return Ok(());
     }

@@ -158,6 +158,8 @@ struct Dump {
     end: u64,
 }
 
+/// Dumps of keys with longer names are not remembered, and so not protected.
+const DUMP_KEY_BYTES: usize = 64 << 10;
 /// How many dumps at a time a connection's memory holds; the oldest is forgotten first.
 const DUMPS: usize = 16;
 
@@ -192,6 +194,9 @@ impl Session {
     /// and the chunks fit each other.
     pub fn begin_dump(&mut self, key: &[u8], end: u64) {
         self.end_dump(key);
+        if key.len() > DUMP_KEY_BYTES {
+            return;
+        }
         if self.dumps.len() == DUMPS {
             self.dumps.remove(0);
         }

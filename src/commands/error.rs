@@ -69,6 +69,8 @@ pub enum CommandError {
     OutOfMemory,
     /// A life that cannot be, given to this command.
     BadLife(&'static str),
+    /// Larger than any memory.
+    TooLarge,
     /// A dump that is damaged or not ours.
     BadData,
     /// A text that one command alone has.
@@ -98,6 +100,9 @@ impl CommandError {
             Self::CannotCreate => return "ERR could not create filter".into(),
             Self::OutOfMemory => return "OOM command not allowed when used memory > 'maxmemory'.".into(),
             Self::BadLife(command) => format!("ERR invalid expire time in '{command}' command"),
+            Self::TooLarge => {
+                return "ERR Insufficient memory to create filter: more than 1152921504606846976 bytes needed".into();
+            }
             Self::BadData => return "ERR received bad data".into(),
             Self::Text(text) => return text.clone(),
             Self::WrongArity(name) => format!("ERR wrong number of arguments for '{name}' command"),

@@ -158,10 +158,21 @@ fn named(name: &[u8]) -> Option<(&'static Command, Option<&'static str>)> {
     }
 }
 
+/// A short name gives a long description: so many at a time are enough for everybody.
+const MOST_NAMES: usize = 1000;
+
+fn check_number_of_names(args: Args<'_>) -> Result<(), CommandError> {
+    if args.len() - 2 > MOST_NAMES {
+        return Err(CommandError::text("ERR at most 1000 command names at a time"));
+    }
+    Ok(())
+}
+
 fn info(_: &mut Context<'_>, args: Args<'_>) -> Outcome {
     if args.len() == 2 {
         return Ok(Reply::Array(all().map(|command| describe(command, None)).collect()));
     }
+    check_number_of_names(args)?;
     let one = |name| named(name).map_or(Reply::NullArray, |(command, container)| describe(command, container));
     Ok(Reply::Array(args.iter().skip(2).map(one).collect()))
 }
@@ -195,6 +206,7 @@ fn name_list(takes: impl Fn(&Command) -> bool) -> Reply {
 }
 
 fn docs(_: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    check_number_of_names(args)?;
     let document = |(command, container)| (Reply::text(full_name(command, container)), document(command));
     Ok(Reply::Map(match args.len() {
         2 => all().map(|command| document((command, None))).collect(),

@@ -115,33 +115,83 @@ pub const COMMANDS: &[Command] = &[
     },
 ];
 
+/// The keys of a request are gone through in pieces of so many, each piece at one moment: a million under one hold of their
+/// locks would stall everybody for half a second.
+const KEYS_AT_ONCE: usize = 1000;
+
+/// A command that counts keys, piece by piece.
+struct CountKeys {
+    next: usize,
+    count: u64,
+    piece: fn(&mut Context<'_>, Args<'_>) -> Result<u64, Stop>,
+}
+
+impl CountKeys {
+    /// Count by this function, which is given requests with the keys of a piece from word 0 on.
+    fn by(piece: fn(&mut Context<'_>, Args<'_>) -> Result<u64, Stop>) -> Self {
+        Self { next: 1, count: 0, piece }
+    }
+
+    fn run(self, context: &mut Context<'_>, args: Args<'_>) -> Outcome {
+        if args.len() <= KEYS_AT_ONCE {
+            return (self.piece)(context, args.slice_from(1)).map(|count| Reply::Integer(count as i64));
+        }
+        in_steps(context, self, args)
+    }
+}
+
+impl LongCommand for CountKeys {
+    fn step(&mut self, context: &mut Context<'_>, args: Args<'_>, until: Instant) -> Option<Reply> {
+        while self.next < args.len() {
+            let piece = args.range(self.next, self.next + KEYS_AT_ONCE);
+            match (self.piece)(context, piece) {
+                Ok(count) => self.count += count,
+                Err(Stop::Refused(error)) => return Some(Reply::Error(error.message())),
+                // A key of the piece is away: this step is over, the next one tries again.
+                Err(_) => return None,
+            }
+            self.next += piece.len();
+            if Instant::now() >= until && self.next < args.len() {
+                return None;
+            }
+        }
+        Some(Reply::Integer(self.count as i64))
+    }
+}
+
 fn delete(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    CountKeys::by(delete_piece).run(context, args)
+}
+
+fn delete_piece(context: &mut Context<'_>, names: Args<'_>) -> Result<u64, Stop> {
     let db = context.session.db;
-    let names = args.iter().skip(1);
-    let removed = context.with_keys(names.clone().map(|name| (db, name)), |held| {
+    let removed = context.with_keys(names.iter().map(|name| (db, name)), |held| {
         let mut removed = 0;
         for name in names {
-            removed += i64::from(held.write(db, name, |cell| cell.delete(Cause::Command))?);
+            removed += u64::from(held.write(db, name, |cell| cell.delete(Cause::Command))?);
         }
         Ok(removed)
     })?;
-    Ok(Reply::Integer(removed))
+    Ok(removed)
 }
 
 fn exists(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let found = count_existing(context, args)?;
-    context.counters.hits.add(found);
-    context.counters.misses.add(args.len() as u64 - 1 - found);
-    Ok(Reply::Integer(found as i64))
+    CountKeys::by(|context, names| {
+        let found = count_existing(context, names)?;
+        context.counters.hits.add(found);
+        context.counters.misses.add(names.len() as u64 - found);
+        Ok(found)
+    })
+    .run(context, args)
 }
 
 fn touch(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    Ok(Reply::Integer(count_existing(context, args)? as i64))
+    CountKeys::by(count_existing).run(context, args)
 }
 
-fn count_existing(context: &mut Context<'_>, args: Args<'_>) -> Result<u64, Stop> {
-    let (db, names) = (context.session.db, args.iter().skip(1));
-    let Some(held) = &mut context.held else { return Ok(context.keyspace.count_existing(db, names) as u64) };
+fn count_existing(context: &mut Context<'_>, names: Args<'_>) -> Result<u64, Stop> {
+    let db = context.session.db;
+    let Some(held) = &mut context.held else { return Ok(context.keyspace.count_existing(db, names.iter()) as u64) };
     let mut found = 0;
     for name in names {
         found += u64::from(held.read(db, name, |entry| entry.is_some())?);
@@ -183,7 +233,28 @@ fn in_steps(context: &mut Context<'_>, mut command: impl LongCommand + 'static, 
     }
 }
 
+/// The longest pattern: the work of a match can be the product of both lengths.
+const PATTERN_BYTES: usize = 1024;
+/// Names whose match may take more steps than this are copied and matched without a lock.
+const QUICK_STEPS: usize = 64 << 10;
+
+fn check_pattern(pattern: &[u8]) -> Result<(), CommandError> {
+    if pattern.len() > PATTERN_BYTES {
+        return Err(CommandError::text("ERR pattern is longer than 1024 bytes"));
+    }
+    Ok(())
+}
+
+/// Whether a name matches, if that is soon said.
+fn quick_match(pattern: &[u8], name: &[u8]) -> Option<bool> {
+    if pattern == b"*" {
+        return Some(true);
+    }
+    (pattern.len() * name.len() <= QUICK_STEPS).then(|| glob::matches(pattern, name))
+}
+
 fn keys(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    check_pattern(&args[1])?;
     in_steps(context, Keys { shard: 0, names: Vec::new() }, args)
 }
 
@@ -195,12 +266,17 @@ struct Keys {
 impl LongCommand for Keys {
     fn step(&mut self, context: &mut Context<'_>, args: Args<'_>, until: Instant) -> Option<Reply> {
         let (pattern, names, db) = (&args[1], &mut self.names, context.session.db);
+        let mut slow: Vec<Vec<u8>> = Vec::new();
         while self.shard < SHARDS {
             context.keyspace.for_each_in_shard(context.held.as_mut(), db, self.shard, |entry| {
-                if pattern == b"*" || glob::matches(pattern, entry.name()) {
-                    names.push(Reply::bulk(entry.name()));
+                match quick_match(pattern, entry.name()) {
+                    Some(true) => names.push(Reply::bulk(entry.name())),
+                    Some(false) => {}
+                    None => slow.push(entry.name().to_vec()),
                 }
             });
+            let matched = slow.drain(..).filter(|name| glob::matches(pattern, name));
+            names.extend(matched.map(|name| Reply::Bulk(name.into())));
             self.shard += 1;
             if Instant::now() >= until && self.shard < SHARDS {
                 return None;
@@ -235,6 +311,7 @@ impl<'a> ScanFilter<'a> {
         while let Some(word) = words.next() {
             let value = words.next().ok_or(SYNTAX)?;
             if is(word, "MATCH") {
+                check_pattern(value)?;
                 filter.pattern = Some(value).filter(|pattern| *pattern != b"*");
             } else if is(word, "TYPE") {
                 filter.kind = Some(value);
@@ -248,9 +325,12 @@ impl<'a> ScanFilter<'a> {
         Ok(filter)
     }
 
-    fn takes(&self, entry: EntryRef<'_>) -> bool {
-        self.pattern.is_none_or(|pattern| glob::matches(pattern, entry.name()))
-            && self.kind.is_none_or(|kind| entry.kind().is_some_and(|own| is(kind, own.type_name())))
+    /// Whether a key is one of them, if that is soon said.
+    fn takes(&self, entry: EntryRef<'_>) -> Option<bool> {
+        if self.kind.is_some_and(|kind| entry.kind().is_none_or(|own| !is(kind, own.type_name()))) {
+            return Some(false);
+        }
+        self.pattern.map_or(Some(true), |pattern| quick_match(pattern, entry.name()))
     }
 }
 
@@ -266,13 +346,17 @@ impl LongCommand for Scan {
         let db = context.session.db;
         let Ok(filter) = ScanFilter::of(args) else { return Some(Reply::Error("ERR syntax error".into())) };
         loop {
-            let (names, keys_left) = (&mut self.names, &mut self.keys_left);
+            let (names, keys_left, mut slow) = (&mut self.names, &mut self.keys_left, Vec::new());
             self.cursor = context.keyspace.scan(context.held.as_mut(), db, self.cursor, |entry| {
                 *keys_left = keys_left.saturating_sub(1);
-                if filter.takes(entry) {
-                    names.push(Reply::bulk(entry.name()));
+                match filter.takes(entry) {
+                    Some(true) => names.push(Reply::bulk(entry.name())),
+                    Some(false) => {}
+                    None => slow.push(entry.name().to_vec()),
                 }
             });
+            let matches = |name: &Vec<u8>| filter.pattern.is_none_or(|pattern| glob::matches(pattern, name));
+            names.extend(slow.into_iter().filter(matches).map(|name| Reply::Bulk(name.into())));
             self.buckets_left -= 1;
             if self.cursor == 0 || self.keys_left == 0 || self.buckets_left == 0 {
                 let cursor = Reply::text(self.cursor.to_string());

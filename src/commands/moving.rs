@@ -9,7 +9,7 @@ use super::error::CommandError;
 use super::table::{Argument, ArgumentKind, Command, Flags, Group, KeySpec};
 use super::words::{Words, is};
 use crate::codec::bloom_value::ValueError;
-use crate::codec::payload::{DumpWriter, PayloadError, dump, restore};
+use crate::codec::payload::{DumpWriter, PayloadError, dump, read};
 use crate::keyspace::DATABASES;
 use crate::keyspace::bloom::{BloomCopy, COPIED_AT_ONCE, copied, loaded_filter};
 use crate::keyspace::effect::{Cause, Effect};
@@ -100,7 +100,7 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: "restore",
         arity: -4,
-        flags: Flags::WRITE.with(Flags::DENYOOM),
+        flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::COPIES_VALUES),
         keys: &[KeySpec { flags: &["OW", "update"], ..SOURCE }],
         more_categories: &["@dangerous"],
         summary: "Makes a key from the bytes that DUMP gave.",
@@ -190,14 +190,11 @@ pub(super) fn keys_elsewhere<'a>(
     command: &'static Command,
     request: Args<'a>,
 ) -> impl Iterator<Item = (usize, &'a [u8])> {
-    let other = match command.name {
-        "move" => request.get(2).map(|db| (db, 1)),
-        "copy" => {
-            (3..request.len()).find(|at| is(&request[*at], "DB")).and_then(|at| request.get(at + 1)).map(|db| (db, 2))
-        }
+    let key = match command.name {
+        "move" => request.get(2).and_then(|db| database(db).ok()?).zip(request.get(1)),
+        "copy" => CopyOrder::of(0, request).ok().map(|order| order.to),
         _ => None,
     };
-    let key = other.and_then(|(db, place)| Some((database(db).ok()??, request.get(place)?)));
     key.into_iter()
 }
 
@@ -210,8 +207,8 @@ struct CopyOrder<'a> {
 }
 
 impl<'a> CopyOrder<'a> {
-    fn of(context: &Context<'_>, args: Args<'a>) -> Result<Self, CommandError> {
-        let db = context.session.db;
+    /// `db` is the client's database.
+    fn of(db: usize, args: Args<'a>) -> Result<Self, CommandError> {
         let name = |at| args.get(at).unwrap_or_default();
         let mut order = Self { from: (db, name(1)), to: (db, name(2)), replace: false };
         let mut words = Words::from(args, 3);
@@ -242,7 +239,7 @@ impl<'a> CopyOrder<'a> {
 }
 
 fn copy(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let order = CopyOrder::of(context, args)?;
+    let order = CopyOrder::of(context.session.db, args)?;
     let bounds = Bounds::of(context);
     enum Found {
         Nothing,
@@ -301,7 +298,7 @@ struct LongCopy {
 impl LongCommand for LongCopy {
     fn step(&mut self, context: &mut Context<'_>, args: Args<'_>, until: Instant) -> Option<Reply> {
         let refused = |error: CommandError| Some(Reply::Error(error.message()));
-        let order = match CopyOrder::of(context, args) {
+        let order = match CopyOrder::of(context.session.db, args) {
             Ok(order) => order,
             Err(error) => return refused(error),
         };
@@ -447,12 +444,10 @@ fn restore_key(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let life = options.life(&args[2], now)?;
     // Made before the lock is taken: a large one takes its time.
     let limit = bounds.settings().max_filter_memory();
-    let decoded = restore(payload, limit).map_err(|error| match error {
-        PayloadError::Value(ValueError::Limit { bytes }) => CommandError::FilterTooLarge { bytes, limit },
-        error => error.into(),
-    })?;
+    let value = read(payload).map_err(CommandError::from)?;
+    bounds.check_loaded(value.bit_bytes())?;
+    let decoded = value.build(limit).map_err(|error| CommandError::from(PayloadError::Value(error)))?;
     let entry = loaded_filter(&args[1], life, decoded).map_err(CommandError::from)?;
-    bounds.check_loaded(entry.allocated_bytes() as u64)?;
     let stamp = context.keyspace.stamp_now();
     context.write(&args[1], |cell| {
         if cell.get().is_some() && !options.replace {

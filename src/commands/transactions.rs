@@ -14,6 +14,7 @@ use super::dispatch::{LongCommand, Outcome, Stop};
 use super::error::CommandError;
 use super::introspection::keys_of_request;
 use super::table::{Argument, Command, Flags, Group, KeySpec};
+use crate::config::ClientClass;
 use crate::keyspace::DATABASES;
 use crate::keyspace::held::Held;
 use crate::keyspace::latched::LatchedKeys;
@@ -89,7 +90,7 @@ pub(super) fn queue(context: &mut Context<'_>, command: &'static Command, args: 
         transaction.failed = true;
         return Err(CommandError::text("ERR the transaction holds more than 1 GiB").into());
     };
-    transaction.bytes += owned.heap_bytes();
+    transaction.bytes += owned.heap_bytes() + size_of::<(&Command, OwnedArgs)>();
     transaction.queue.push((command, owned));
     Ok(Reply::simple("QUEUED"))
 }
@@ -189,18 +190,53 @@ fn run_held<'a>(
     }
     if scope.long && !scope.whole {
         let keys = context.keyspace.latch_keys(scope.keys, &mut held)?;
-        return Err(Stop::Long(Box::new(LongExec::new(transaction, keys))));
+        return Err(Stop::Long(Box::new(LongExec::new(transaction, keys, Replies::of(context)))));
     }
     context.held = Some(held);
-    let replies = transaction.queue.iter().map(|(command, args)| run(context, command, args.as_args())).collect();
+    let mut replies = Replies::of(context);
+    for (command, args) in &transaction.queue {
+        replies.push(run(context, command, args.as_args()));
+    }
     context.held = None;
-    Ok(Reply::Array(replies))
+    Ok(replies.finish(context))
 }
 
 /// The transaction is over, and with it the watching.
 fn end(context: &mut Context<'_>) {
     context.session.watch = None;
     context.session.transaction = None;
+}
+
+/// The replies of a transaction; more than the output limit allows are not kept, and the client is cut off as he would be
+/// without the transaction.
+struct Replies {
+    replies: Vec<Reply>,
+    bytes: u64,
+    limit: u64,
+}
+
+impl Replies {
+    fn of(context: &Context<'_>) -> Self {
+        let hard = context.settings.output_limit(ClientClass::Normal).hard;
+        Self { replies: Vec::new(), bytes: 0, limit: if hard == 0 { u64::MAX } else { hard } }
+    }
+
+    fn push(&mut self, reply: Reply) {
+        self.bytes += reply.heap_bytes() as u64;
+        if self.bytes <= self.limit {
+            self.replies.push(reply);
+        } else {
+            self.replies.clear();
+        }
+    }
+
+    fn finish(self, context: &mut Context<'_>) -> Reply {
+        if self.bytes > self.limit {
+            context.session.closing = true;
+            return Reply::Error("ERR the replies of the transaction pass 'client-output-buffer-limit'".into());
+        }
+        Reply::Array(self.replies)
+    }
 }
 
 /// Run one command of a transaction to its end.
@@ -223,15 +259,14 @@ fn run(context: &mut Context<'_>, command: &'static Command, args: Args<'_>) -> 
 struct LongExec {
     transaction: Transaction,
     next: usize,
-    replies: Vec<Reply>,
+    replies: Replies,
     /// The command that is being run, if it takes long itself.
     current: Option<Box<dyn LongCommand>>,
     keys: LatchedKeys,
 }
 
 impl LongExec {
-    fn new(transaction: Transaction, keys: LatchedKeys) -> Self {
-        let replies = Vec::with_capacity(transaction.queue.len());
+    fn new(transaction: Transaction, keys: LatchedKeys, replies: Replies) -> Self {
         Self { transaction, next: 0, replies, current: None, keys }
     }
 
@@ -273,6 +308,7 @@ impl LongCommand for LongExec {
         if self.next < self.transaction.queue.len() {
             return None;
         }
-        Some(Reply::Array(std::mem::take(&mut self.replies)))
+        let replies = std::mem::replace(&mut self.replies, Replies { replies: Vec::new(), bytes: 0, limit: 0 });
+        Some(replies.finish(context))
     }
 }

@@ -156,6 +156,8 @@ use DefaultValue::{Cores, Text};
 
 /// Greatest number that the Redis number syntax can say.
 const MAX: u64 = i64::MAX as u64;
+/// Longest time between keep-alive probes that the kernel takes, in seconds.
+const MAX_KEEPALIVE: u64 = 32_767;
 /// Greatest value of the directives that Redis keeps in a C `int`.
 const MAX_INT: u64 = i32::MAX as u64;
 const KIB: u64 = 1024;
@@ -198,7 +200,7 @@ directives! {
         "most clients connected at the same time";
     Timeout: "timeout", Kind::Integer { min: 0, max: MAX_INT }, Text("0"), Live,
         "seconds after which an idle client is disconnected; 0 for never";
-    TcpKeepalive: "tcp-keepalive", Kind::Integer { min: 0, max: MAX_INT }, Text("300"), Live,
+    TcpKeepalive: "tcp-keepalive", Kind::Integer { min: 0, max: MAX_KEEPALIVE }, Text("300"), Live,
         "seconds between keep-alive probes on TCP connections; 0 for none";
     TcpBacklog: "tcp-backlog", Kind::Integer { min: 0, max: MAX_INT }, Text("511"), AtStart,
         "length of the queue of connections that wait to be accepted";

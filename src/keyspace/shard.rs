@@ -20,6 +20,8 @@ pub(super) struct Common {
     pub(super) clock: Clock,
     /// Seconds since the start, for the entries' access stamps.
     pub(super) now: AtomicU32,
+    /// No life ends: a log is being done again.
+    pub(super) lives_held: AtomicBool,
     /// Whether uses are counted, for the policies that go by them.
     pub(super) counts_uses: AtomicBool,
     pub(super) journal: Option<Arc<dyn Journal>>,
@@ -89,7 +91,7 @@ impl Common {
 
     /// Whether the key's life is over.
     pub(super) fn is_over(&self, entry: EntryRef<'_>) -> bool {
-        entry.life().is_some_and(|life| life <= self.clock.now())
+        !self.lives_held.load(Ordering::Relaxed) && entry.life().is_some_and(|life| life <= self.clock.now())
     }
 }
 

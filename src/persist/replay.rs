@@ -31,7 +31,7 @@ impl From<Wait> for ReplayError {
     }
 }
 
-/// Do an effect again.
+/// Do an effect again. The keyspace's lives must be [held](Keyspace::hold_lives).
 ///
 /// # Errors
 /// [`ReplayError`].

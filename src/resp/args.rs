@@ -59,6 +59,13 @@ impl<'a> Args<'a> {
         Args { bytes: self.bytes, spans: self.spans.get(index..).unwrap_or_default() }
     }
 
+    /// The arguments from `from` on to before `to`, or to the last.
+    #[must_use]
+    pub fn range(&self, from: usize, to: usize) -> Args<'a> {
+        let to = to.min(self.spans.len());
+        Args { bytes: self.bytes, spans: self.spans.get(from..to).unwrap_or_default() }
+    }
+
     /// All arguments in order.
     #[must_use]
     pub fn iter(&self) -> ArgsIter<'a> {

@@ -79,6 +79,24 @@ impl Reply {
         Self::Bulk(Bytes::copy_from_slice(bytes))
     }
 
+    /// About how many bytes the reply holds.
+    #[must_use]
+    pub fn heap_bytes(&self) -> usize {
+        let inner = match self {
+            Self::Simple(text) | Self::Error(text) | Self::Text(text) => text.len(),
+            Self::Verbatim(text) => text.len(),
+            Self::Bulk(bytes) => bytes.len(),
+            Self::Bools(bools) => bools.len(),
+            Self::Array(items) | Self::Set(items) | Self::Push(items) | Self::Sequence(items) => {
+                items.iter().map(Self::heap_bytes).sum()
+            }
+            Self::Map(pairs) => pairs.iter().map(|(key, value)| key.heap_bytes() + value.heap_bytes()).sum(),
+            Self::Field(pair) => pair.0.heap_bytes() + pair.1.heap_bytes(),
+            _ => 0,
+        };
+        size_of::<Self>() + inner
+    }
+
     /// Whether the whole reply is an error (an error inside a list does not count).
     #[must_use]
     pub fn is_error(&self) -> bool {

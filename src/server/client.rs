@@ -36,6 +36,11 @@ enum Ending {
 }
 
 impl Client {
+    /// The socket that is the connection's now; none while it is on its way to another worker.
+    pub(super) fn set_socket(&self, socket: Option<RawFd>) {
+        *self.socket.lock() = socket;
+    }
+
     fn end(&self, ending: Ending) {
         let how = match ending {
             Ending::Gracefully => libc::SHUT_RD,

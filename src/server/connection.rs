@@ -92,7 +92,10 @@ async fn serve_stream<S: Stream>(
 ) -> io::Result<Ending> {
     let counters = &shared.counters[worker];
     let state = match origin {
-        Origin::Worker(state) => state,
+        Origin::Worker(state) => {
+            state.client.set_socket(Some(stream.as_raw_fd()));
+            state
+        }
         Origin::New { refusal: Some(refusal) } => {
             counters.rejected.add(1);
             let mut text = Vec::new();
@@ -111,6 +114,8 @@ async fn serve_stream<S: Stream>(
         None => Ok(Ending::Over),
         Some(to) => {
             let Connection { state, stream, .. } = connection;
+            // Should the way to the other worker fail, the descriptor is closed before the state is dropped.
+            state.client.set_socket(None);
             Ok(Ending::Moved { to, socket: stream.into_socket()?, origin: Origin::Worker(state) })
         }
     }
@@ -380,6 +385,8 @@ impl<S: Stream> Connection<'_, S> {
                     self.finish(long, next).await;
                     next += 1;
                     self.write_some().await?;
+                    // Who waited for the key comes first, also when the next request takes it again.
+                    tokio::task::yield_now().await;
                 }
             }
         }

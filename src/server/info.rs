@@ -17,11 +17,12 @@ struct Section {
     lines: fn(&Shared, &mut Lines),
 }
 
-const SECTIONS: [Section; 6] = [
+const SECTIONS: [Section; 7] = [
     Section { title: "Server", lines: server },
     Section { title: "Clients", lines: clients },
     Section { title: "Memory", lines: memory },
     Section { title: "Stats", lines: stats },
+    Section { title: "Replication", lines: replication },
     Section { title: "Bloom", lines: bloom },
     Section { title: "Keyspace", lines: keyspace },
 ];
@@ -76,6 +77,7 @@ fn server(shared: &Shared, lines: &mut Lines) {
 fn clients(shared: &Shared, lines: &mut Lines) {
     lines.add("connected_clients", shared.clients.len());
     lines.add("maxclients", shared.max_clients());
+    lines.add("blocked_clients", 0);
 }
 
 /// Bytes in use, in detail.
@@ -119,6 +121,12 @@ fn stats(shared: &Shared, lines: &mut Lines) {
     lines.add("total_error_replies", shared.sum(|counters| &counters.errors));
     let cut_off = shared.sum(|counters| &counters.cut_off) + shared.swept.load(Ordering::Relaxed);
     lines.add("client_buffer_limit_disconnections", cut_off);
+}
+
+/// There is none: every server is its own primary.
+fn replication(_: &Shared, lines: &mut Lines) {
+    lines.add("role", "master");
+    lines.add("connected_slaves", 0);
 }
 
 fn bloom(shared: &Shared, lines: &mut Lines) {

@@ -104,7 +104,7 @@ impl NewFilter {
     pub(super) fn create(&self, cell: &mut Cell<'_>, bounds: Bounds<'_>) -> Result<(), CommandError> {
         let options = if self.non_scaling { options::FIXED } else { options::SCALING };
         let shape = Shape::first(self.capacity, self.error, options).map_err(|error| match error {
-            ShapeError::TooLarge => CommandError::InsufficientMemory { bytes: u64::MAX },
+            ShapeError::TooLarge => CommandError::TooLarge,
             ShapeError::Rate | ShapeError::NoEntries => CommandError::CannotCreate,
         })?;
         bounds.check(shape.bytes, shape.bytes)?;
@@ -132,7 +132,7 @@ pub(super) fn grow(entry: &mut Entry, record: &dyn Record, bounds: Bounds<'_>) -
         return Err(CommandError::TooManyFilters { filters, limit });
     }
     let shape = bloom.next_shape().map_err(|error| match error {
-        GrowthError::Shape(ShapeError::TooLarge) => CommandError::InsufficientMemory { bytes: u64::MAX },
+        GrowthError::Shape(ShapeError::TooLarge) => CommandError::TooLarge,
         _ => CommandError::CannotGrow,
     })?;
     bounds.check(bloom.bit_bytes().saturating_add(shape.bytes), shape.bytes)?;

@@ -78,10 +78,11 @@ struct LongCopy {
 
 impl LongCommand for LongCopy {
     fn step(&mut self, _: &mut Context<'_>, _: Args<'_>, until: Instant) -> Option<Reply> {
-        // The key may have changed between the look and the latch; then this piece is past the end.
-        let ValueRef::Bloom(bloom) = self.latched.entry().value() else { return Some(piece_reply(0, Vec::new())) };
+        const CHANGED: &str = "ERR filter changed shape during the dump, start again at 0";
+        // The key may have been made anew between the look and the latch.
+        let ValueRef::Bloom(bloom) = self.latched.entry().value() else { return Some(Reply::Error(CHANGED.into())) };
         if chunk_at(bloom, self.iterator) != Some(self.chunk) {
-            return Some(piece_reply(0, Vec::new()));
+            return Some(Reply::Error(CHANGED.into()));
         }
         self.data.reserve_exact(self.chunk.len - self.data.len());
         while self.data.len() < self.chunk.len {

@@ -161,7 +161,7 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: "bf.scandump",
         arity: 3,
-        flags: READ,
+        flags: READ.with(Flags::COPIES_VALUES),
         keys: ACCESS,
         summary: "Gives the next piece of a Bloom filter's dump.",
         complexity: "O(n), n bytes of the piece",
