@@ -57,6 +57,8 @@ pub enum Progress {
     Long(Box<dyn LongCommand>),
 }
 
+/// Longer items are left to the handler: hashing them takes time, and a run holds a lock.
+const RUN_ITEM_BYTES: usize = 1024;
 /// Replies of this size are written before more commands run.
 const WRITE_AT_BYTES: usize = 1 << 20;
 /// The clock is read once in so many commands.
@@ -141,10 +143,11 @@ fn run_requests(
     let mut items: SmallVec<[&[u8]; RUN_LENGTH]> = SmallVec::new();
     for index in first..batch.len().min(first + RUN_LENGTH) {
         let args = batch.request(buffer, index);
-        if args.len() != 3 || args[0] != head[0] || args[1] != *key {
+        let item = args.get(2).unwrap_or_default();
+        if args.len() != 3 || item.len() > RUN_ITEM_BYTES || args[0] != head[0] || args[1] != *key {
             break;
         }
-        items.push(args.get(2).unwrap_or_default());
+        items.push(item);
     }
     let answers = run(context, key, &items);
     let protocol = context.session.protocol;

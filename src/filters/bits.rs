@@ -13,7 +13,7 @@
 //! | --- | --- |
 //! | below 4 KiB | the allocator, aligned to a word |
 //! | below 2 MiB | the allocator, aligned to a cache line |
-//! | from 2 MiB | a mapping of its own, aligned to 2 MiB, huge pages asked for |
+//! | from 2 MiB | a mapping of its own, aligned to 2 MiB, huge pages asked for, as long as there are not too many |
 //!
 //! A probe of a filter larger than the cache costs one miss in memory and, with 4 KiB pages, about one in the page tables;
 //! huge pages save the second. Mappings end at a normal page, not at 2 MiB: rounding up would nearly double a filter of
@@ -25,7 +25,8 @@
 use std::alloc::Layout;
 use std::fmt;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// From this size on an array is a memory mapping of its own; also the size of a huge page.
 pub const MAPPED_FROM_BYTES: usize = 2 << 20;
@@ -35,6 +36,21 @@ const LINE_BYTES: usize = 64;
 const WORD_BYTES: usize = 8;
 
 static MAPPED: AtomicU64 = AtomicU64::new(0);
+static MAPPINGS: AtomicUsize = AtomicUsize::new(0);
+
+/// A process may have only so many mappings (65,530 by default), and the allocator needs some: half of them are for arrays, the
+/// others come from the allocator, whatever their size.
+static MOST_MAPPINGS: LazyLock<usize> = LazyLock::new(|| {
+    const DEFAULT: usize = 65_530;
+    let text = std::fs::read_to_string("/proc/sys/vm/max_map_count").unwrap_or_default();
+    text.trim().parse().unwrap_or(DEFAULT) / 2
+});
+
+/// Count one mapping more, if there may be one.
+fn reserve_mapping() -> bool {
+    let more = |count| (count < *MOST_MAPPINGS).then_some(count + 1);
+    MAPPINGS.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+}
 
 /// Bytes of all [`BitArray`]s alive that are memory mappings of their own, which no allocator's statistics include.
 pub fn mapped_bytes() -> u64 {
@@ -80,6 +96,7 @@ pub struct BitArray {
     len: usize,
     /// Bytes really held: `len` rounded up to a word, or to a page for a mapping.
     held: usize,
+    mapped: bool,
 }
 
 // SAFETY: a `BitArray` owns its memory alone, as a `Box<[AtomicU64]>` would, and nothing in it depends on the thread.
@@ -97,10 +114,15 @@ impl BitArray {
         let refused = AllocError { bytes };
         let len = usize::try_from(bytes).map_err(|_| refused)?;
         if len == 0 {
-            return Ok(BitArray { words: NonNull::dangling(), len, held: 0 });
+            return Ok(BitArray { words: NonNull::dangling(), len, held: 0, mapped: false });
         }
-        let (words, held) = if len < MAPPED_FROM_BYTES { allocate(len) } else { map(len) }.ok_or(refused)?;
-        Ok(BitArray { words, len, held })
+        let mapped = len >= MAPPED_FROM_BYTES && reserve_mapping();
+        let memory = if mapped { map(len) } else { allocate(len) };
+        if mapped && memory.is_none() {
+            MAPPINGS.fetch_sub(1, Ordering::Relaxed);
+        }
+        let (words, held) = memory.ok_or(refused)?;
+        Ok(BitArray { words, len, held, mapped })
     }
 
     /// Length in bytes, as asked for.
@@ -116,7 +138,7 @@ impl BitArray {
 
     /// Whether the array is a memory mapping of its own.
     pub fn is_mapped(&self) -> bool {
-        self.len >= MAPPED_FROM_BYTES
+        self.mapped
     }
 
     /// Bytes really held: the length rounded up to whole words, or to whole pages for a mapping. The allocator may round
@@ -219,8 +241,12 @@ impl Drop for BitArray {
         }
         if self.is_mapped() {
             // SAFETY: `words..+held` is a whole mapping made by `map`, unmapped only here.
-            unsafe { libc::munmap(self.words.as_ptr().cast(), self.held) };
-            MAPPED.fetch_sub(self.held as u64, Ordering::Relaxed);
+            let unmapped = unsafe { libc::munmap(self.words.as_ptr().cast(), self.held) };
+            // It fails only when a neighbour would have to be split and there are too many mappings: then it stays.
+            if unmapped == 0 {
+                MAPPED.fetch_sub(self.held as u64, Ordering::Relaxed);
+                MAPPINGS.fetch_sub(1, Ordering::Relaxed);
+            }
         } else if let Some(layout) = layout(self.held) {
             // SAFETY: the memory came from `alloc_zeroed` with this same layout: it depends on `held` alone.
             unsafe { std::alloc::dealloc(self.words.as_ptr().cast(), layout) };

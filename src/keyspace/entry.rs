@@ -197,7 +197,8 @@ impl Entry {
         // SAFETY: the layout has a size of at least HEADER_BYTES.
         let pointer = unsafe { std::alloc::alloc_zeroed(layout) };
         let header = NonNull::new(pointer.cast::<Header>()).ok_or(failed)?;
-        debug_assert!(pointer as usize >> TAG_SHIFT == 0, "user addresses have 47 bits");
+        // User addresses have 47 bits unless a program asks for more, which nobody here does.
+        assert!(pointer as usize >> TAG_SHIFT == 0, "an address with more than 48 bits");
         let long_size = parts.size > PACKED_ENTRY_BYTES;
         let long_name = name.len() >= LONG_NAME as usize;
         // SAFETY: the allocation is `parts.size` bytes long, and `layout_of` counted every part written here.
@@ -593,7 +594,7 @@ impl TaggedEntry {
     }
 
     /// The entry, for writing and replacing.
-    pub fn entry_mut(&mut self) -> EntryGuard<'_> {
+    pub(super) fn entry_mut(&mut self) -> EntryGuard<'_> {
         let entry = ManuallyDrop::new(Entry { header: self.header() });
         EntryGuard { home: self, entry }
     }
@@ -612,8 +613,9 @@ impl Drop for TaggedEntry {
     }
 }
 
-/// Exclusive access to an entry in a table; what stands in it at the end stays there.
-pub struct EntryGuard<'a> {
+/// Exclusive access to an entry in a table; what stands in it at the end stays there. It must be dropped, not forgotten: so it
+/// never leaves the keyspace.
+pub(super) struct EntryGuard<'a> {
     home: &'a mut TaggedEntry,
     entry: ManuallyDrop<Entry>,
 }

@@ -233,7 +233,10 @@ impl Drop for LatchedKeys {
                 shard.away.retain(|(_, latch)| !Arc::ptr_eq(latch, &keys.latch));
             });
         }
-        debug_assert!(private.tables.iter().all(super::table::Table::is_empty), "a key was made that is not the transaction's");
+        debug_assert!(
+            private.tables.iter().all(super::table::Table::is_empty),
+            "a key was made that is not the transaction's"
+        );
         drop(held);
         keys.latch.release();
     }

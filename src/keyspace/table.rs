@@ -193,7 +193,7 @@ impl Table {
     }
 
     /// The entry of this name, for writing.
-    pub fn get_mut(&mut self, hash: NameHash, name: &[u8]) -> Option<EntryGuard<'_>> {
+    pub(super) fn get_mut(&mut self, hash: NameHash, name: &[u8]) -> Option<EntryGuard<'_>> {
         if self.buckets == 0 {
             return None;
         }
@@ -202,7 +202,12 @@ impl Table {
     }
 
     /// Put in an entry whose name is not there yet. `hash_of` gives the hash of any name in the table.
-    pub fn insert(&mut self, hash: NameHash, entry: Entry, hash_of: impl Fn(&[u8]) -> NameHash) -> EntryGuard<'_> {
+    pub(super) fn insert(
+        &mut self,
+        hash: NameHash,
+        entry: Entry,
+        hash_of: impl Fn(&[u8]) -> NameHash,
+    ) -> EntryGuard<'_> {
         debug_assert!(self.get(hash, entry.name()).is_none());
         if self.len >= self.buckets * KEYS_PER_BUCKET {
             self.split(hash_of);

@@ -10,11 +10,11 @@ use crate::codec::bloom::{Chunk, ChunkError, HeaderError, chunk_at, decode_heade
 use crate::commands::context::Context;
 use crate::commands::dispatch::{LongCommand, Outcome, Stop};
 use crate::commands::error::CommandError;
+use crate::keyspace::Record;
 use crate::keyspace::bloom::loaded_filter;
 use crate::keyspace::effect::Effect;
 use crate::keyspace::entry::{Entry, EntryRef, ValueMut, ValueRef};
 use crate::keyspace::latched::Latched;
-use crate::keyspace::{Cell, Record};
 use crate::resp::{Args, Reply, parse_integer};
 
 /// More bytes than this are not copied while a shard is held.
@@ -102,9 +102,20 @@ impl LongCommand for LongCopy {
 pub(super) fn load_chunk(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let iterator = parse_integer(&args[2]).ok_or(CommandError::text("ERR Second argument must be numeric"))?;
     let (name, data, bounds, may_latch) = (&args[1], &args[3], Bounds::of(context), context.may_latch());
+    // Made before the lock is taken: there may be memory for a thousand sub-filters to be had.
+    let created = match context.peek(name, |entry| entry.is_none())? && iterator == 1 {
+        true => Some(from_header(name, data, bounds)?),
+        false => None,
+    };
     let done = context.write(name, |cell| match cell.get().map(EntryRef::value) {
-        None if iterator == 1 => create_from_header(cell, data, bounds).map(|()| true),
-        None => Err(CommandError::NotFound),
+        None => match created {
+            Some(entry) => {
+                cell.insert(entry);
+                cell.record(&Effect::BloomHeader { header: data });
+                Ok(true)
+            }
+            None => Err(CommandError::NotFound),
+        },
         Some(ValueRef::Bloom(bloom)) => {
             let chunk = place_chunk(bloom, iterator, data.len())?;
             if may_latch && chunk.len > COPIED_AT_ONCE {
@@ -143,18 +154,17 @@ impl From<ChunkError> for CommandError {
     }
 }
 
-fn create_from_header(cell: &mut Cell<'_>, header: &[u8], bounds: Bounds<'_>) -> Result<(), CommandError> {
+/// The filter that a header describes.
+fn from_header(name: &[u8], header: &[u8], bounds: Bounds<'_>) -> Result<Entry, CommandError> {
     let limit = bounds.settings().max_filter_memory();
     let decoded = decode_header(header, limit).map_err(|error| match error {
         HeaderError::Limit { bytes } => CommandError::FilterTooLarge { bytes, limit },
         HeaderError::Memory(error) => error.into(),
         _ => CommandError::BadData,
     })?;
-    let entry = loaded_filter(cell.name(), None, decoded)?;
+    let entry = loaded_filter(name, None, decoded)?;
     bounds.check_loaded(entry.allocated_bytes() as u64)?;
-    cell.insert(entry);
-    cell.record(&Effect::BloomHeader { header });
-    Ok(())
+    Ok(entry)
 }
 
 struct LongLoad {

@@ -17,11 +17,12 @@ use crate::commands::life;
 use crate::commands::table::RUN_LENGTH;
 use crate::commands::words::{Words, is};
 use crate::config::Settings;
-use crate::filters::bloom::HashPair;
+use crate::filters::bloom::{HashPair, options};
 use crate::filters::scalable_bloom::ScalableBloom;
 use crate::filters::{BloomMut, BloomRef, Insert};
 use crate::keyspace::effect::Effect;
 use crate::keyspace::entry::{Entry, EntryRef, ValueMut, ValueRef};
+use crate::keyspace::latch::Wait;
 use crate::keyspace::latched::Latched;
 use crate::keyspace::{Cell, Record};
 use crate::resp::{Args, Reply};
@@ -90,11 +91,18 @@ impl Missing {
 struct Items<'a> {
     args: Args<'a>,
     first: usize,
+    /// The command has one item and one answer.
+    single: bool,
 }
 
 impl<'a> Items<'a> {
     fn of(args: Args<'a>, first: usize) -> Self {
-        Self { args: args.slice_from(first), first }
+        Self { args: args.slice_from(first), first, single: false }
+    }
+
+    /// The one item of `BF.ADD`.
+    fn single(args: Args<'a>) -> Self {
+        Self { single: true, ..Self::of(args, 2) }
     }
 
     fn len(self) -> usize {
@@ -119,7 +127,7 @@ impl<'a> Items<'a> {
 /// `BF.ADD key item`
 pub(super) fn add(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let missing = Missing::by_add(context.settings);
-    Ok(add_items(context, args, Items::of(args, 2), &missing)?.into_single())
+    Ok(add_items(context, args, Items::single(args), &missing)?.into_single())
 }
 
 /// `BF.MADD key item …`
@@ -210,6 +218,13 @@ fn add_items(context: &mut Context<'_>, args: Args<'_>, items: Items<'_>, missin
         Found::WrongType => return Err(CommandError::WrongType.into()),
         Found::Large | Found::Exclusive | Found::Long => {}
     }
+    if answers.len() > 0 {
+        // Some are in already. The rest follows, whatever comes in between: nothing may be tried twice.
+        return match add_rest(context, name, items, &mut answers) {
+            Ok(()) => Ok(answers),
+            Err(_) => Err(Stop::Long(Box::new(RestAdd { first: items.first, answers }))),
+        };
+    }
     let long = matches!(found, Found::Long) && may_latch;
     context.write(name, |cell| {
         match (cell.get().map(EntryRef::value), missing) {
@@ -231,7 +246,9 @@ fn add_items(context: &mut Context<'_>, args: Args<'_>, items: Items<'_>, missin
     }
     // The key was there a moment ago. Should it be gone again by now, everything is tried once more.
     match context.latch(name)? {
-        Some(latched) => Err(Stop::Long(Box::new(LongAdd { latched, first: items.first, answers }))),
+        Some(latched) => {
+            Err(Stop::Long(Box::new(LongAdd { latched, first: items.first, single: items.single, answers })))
+        }
         None => add_items(context, args, items, missing),
     }
 }
@@ -371,9 +388,41 @@ fn add_one<'i>(
     Err(CommandError::CannotGrow)
 }
 
+/// Add the items that have no answer yet, exclusively. Should the key be gone, all of this was before that: no question can
+/// find out any more which of the rest would have been new.
+fn add_rest(context: &mut Context<'_>, name: &[u8], items: Items<'_>, answers: &mut Answers) -> Result<(), Wait> {
+    let bounds = Bounds::of(context);
+    context.write(name, |cell| {
+        let filter = matches!(cell.get().map(EntryRef::value), Some(ValueRef::Bloom(_)));
+        if filter {
+            cell.change(|entry, record| {
+                add_groups(items, answers, |answers| add_group(entry, &record, bounds, items, answers));
+            });
+        } else {
+            (answers.len()..items.len()).for_each(|_| answers.push(true));
+        }
+    })
+}
+
+/// The rest of an add that was begun under the shared lock and met a key that is away.
+struct RestAdd {
+    first: usize,
+    answers: Answers,
+}
+
+impl LongCommand for RestAdd {
+    fn step(&mut self, context: &mut Context<'_>, args: Args<'_>, _: Instant) -> Option<Reply> {
+        let items = Items::of(args, self.first);
+        add_rest(context, &args[1], items, &mut self.answers).ok()?;
+        Some(std::mem::take(&mut self.answers).into_reply())
+    }
+}
+
 struct LongAdd {
     latched: Latched,
     first: usize,
+    /// The command has one item and one answer.
+    single: bool,
     answers: Answers,
 }
 
@@ -392,7 +441,11 @@ impl LongCommand for LongAdd {
             }
             true
         });
-        done.then(|| std::mem::take(&mut self.answers).into_reply())
+        let single = self.single;
+        done.then(|| std::mem::take(&mut self.answers)).map(|answers| match single {
+            true => answers.into_single(),
+            false => answers.into_reply(),
+        })
     }
 }
 
@@ -436,7 +489,10 @@ fn check_missing(context: &Context<'_>, missing: bool) -> Result<(), CommandErro
 
 /// `BF.EXISTS key item`; false for a key of another type, as in RedisBloom.
 pub(super) fn exists(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    // Hashed before the lock is taken, unless the filter turns out to be of the oldest kind.
+    let pair = HashPair::of(&args[2]);
     let (found, missing) = context.read(&args[1], |entry| match entry.map(EntryRef::value) {
+        Some(ValueRef::Bloom(bloom)) if bloom.options() & options::HASH_64 != 0 => (bloom.contains(pair), false),
         Some(ValueRef::Bloom(bloom)) => (bloom.contains(bloom.hash(&args[2])), false),
         other => (false, other.is_none()),
     })?;
