@@ -74,7 +74,11 @@ fn report(servers: (&Server, &Server), mut steps: Vec<Step>, first: &Difference)
     }
 }
 
-fn run_sequence(servers: (&Server, &Server), seed: u64, length: usize) -> Result<BTreeMap<&'static str, usize>, String> {
+fn run_sequence(
+    servers: (&Server, &Server),
+    seed: u64,
+    length: usize,
+) -> Result<BTreeMap<&'static str, usize>, String> {
     let mut generator = Generator::new(seed);
     let mut pair = Pair::new(servers.0, servers.1);
     let mut steps: Vec<Step> = Vec::new();

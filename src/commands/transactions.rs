@@ -144,7 +144,9 @@ impl Scope {
             heavy |= command.flags.has(Flags::COPIES_VALUES);
             keys.extend(keys_of_request(command, args, db).map(|(db, key)| (db, Box::from(key))));
             if command.name == "select" {
-                db = args.get(1).and_then(parse_integer).map_or(db, |index| index as usize % DATABASES);
+                // One that is out of range will be refused, and what follows uses the same database as before.
+                let index = args.get(1).and_then(parse_integer).and_then(|index| usize::try_from(index).ok());
+                db = index.filter(|index| *index < DATABASES).unwrap_or(db);
             }
         }
         keys.sort_unstable();

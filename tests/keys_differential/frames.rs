@@ -75,7 +75,8 @@ pub fn unsound(random: &mut Random, known: &[Payload]) -> Given {
         10 => (framed(&[&body[..], b"\0"].concat(), 10), of_unknown_type(), Some("restore-trailing")),
         9 | 11 => {
             // A string, and a list of them: Redis would make these keys.
-            let bytes: &[u8] = if random.percent(50) { b"\x00\x03abc" } else { b"\x12\x01\x02\x0b\x0b\0\0\0\x01\0\x81a\x02\xff" };
+            let bytes: &[u8] =
+                if random.percent(50) { b"\x00\x03abc" } else { b"\x12\x01\x02\x0b\x0b\0\0\0\x01\0\x81a\x02\xff" };
             (framed(bytes, 10), of_unknown_type(), Some("restore-types"))
         }
         _ => unreachable!("twelve cases"),

@@ -200,7 +200,10 @@ impl<'s> Pair<'s> {
             }
             ("QUIT", Value::Simple(_)) => {
                 *known = Known::default();
-                assert!(self.ours[connection].read_to_close().is_empty() && self.theirs[connection].read_to_close().is_empty());
+                assert!(
+                    self.ours[connection].read_to_close().is_empty()
+                        && self.theirs[connection].read_to_close().is_empty()
+                );
                 self.ours[connection] = connect(self.servers[0], connection);
                 self.theirs[connection] = connect(self.servers[1], connection);
             }
@@ -217,7 +220,8 @@ impl<'s> Pair<'s> {
         took: Duration,
     ) -> Result<(), Difference> {
         let (queue, touched) = (self.known[connection].queue.take(), self.known[connection].touched);
-        let wrong = |ours: &Value, theirs: &Value| Err(differs(&command.ours, &format!("{theirs:?}"), &format!("{ours:?}")));
+        let wrong =
+            |ours: &Value, theirs: &Value| Err(differs(&command.ours, &format!("{theirs:?}"), &format!("{ours:?}")));
         let Some(queue) = queue else {
             return if ours == theirs { Ok(()) } else { wrong(&ours, &theirs) };
         };
@@ -277,7 +281,10 @@ impl<'s> Pair<'s> {
 
     fn compare_key(&mut self, db: usize, key: &[u8]) -> Result<(), Difference> {
         let wrong = |what: &str, ours: &dyn std::fmt::Debug, theirs: &dyn std::fmt::Debug| {
-            Err(Difference(format!("  {what} of {:?} in database {db}: expected {theirs:?}, got {ours:?}", show_bytes(key))))
+            Err(Difference(format!(
+                "  {what} of {:?} in database {db}: expected {theirs:?}, got {ours:?}",
+                show_bytes(key)
+            )))
         };
         let [ours, theirs] = self.admin.each_mut().map(|admin| admin.call(&[b"PEXPIRETIME", key]).int());
         if !same_life(ours, theirs, self.longest_step) {
@@ -322,7 +329,9 @@ fn name_changes_nothing(command: &Command, reply: &Value) -> bool {
 fn scan_dump(client: &mut Client, key: &[u8]) -> Vec<(i64, Vec<u8>)> {
     let (mut chunks, mut cursor) = (Vec::new(), 0);
     loop {
-        let Value::Array(reply) = client.call(&[b"BF.SCANDUMP", key, cursor.to_string().as_bytes()]) else { return chunks };
+        let Value::Array(reply) = client.call(&[b"BF.SCANDUMP", key, cursor.to_string().as_bytes()]) else {
+            return chunks;
+        };
         cursor = reply[0].int();
         if cursor == 0 {
             return chunks;
