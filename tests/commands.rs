@@ -359,7 +359,7 @@ fn new_settings_count_for_new_filters_at_once() {
 
 // Figures
 
-const SECTIONS: [&str; 6] = ["Server", "Clients", "Memory", "Stats", "Bloom", "Keyspace"];
+const SECTIONS: [&str; 7] = ["Server", "Clients", "Memory", "Stats", "Replication", "Bloom", "Keyspace"];
 
 #[test]
 fn sections_of_info() {

@@ -279,7 +279,7 @@ fn config_set_refuses_with_the_texts_of_redis() {
         ("maxclients", "99999999999999999999999", "argument couldn't be parsed into an integer"),
         ("timeout", "-1", "argument must be between 0 and 2147483647 inclusive"),
         ("timeout", "1kb", "argument couldn't be parsed into an integer"),
-        ("tcp-keepalive", "5000000000", "argument must be between 0 and 2147483647 inclusive"),
+        ("tcp-keepalive", "5000000000", "argument must be between 0 and 32767 inclusive"),
         ("protected-mode", "maybe", "argument must be 'yes' or 'no'"),
         ("loglevel", "foo", "argument(s) must be one of the following: debug, verbose, notice, warning, nothing"),
         ("client-query-buffer-limit", "1", "argument must be between 1048576 and 9223372036854775807 inclusive"),

@@ -146,9 +146,11 @@ fn rename(context: &mut Context<'_>, args: Args<'_>, replace: bool) -> Result<bo
     })?
 }
 
-/// The number of a database.
+/// The number of a database; `None` for one that is not there.
 fn database(word: &[u8]) -> Result<Option<usize>, CommandError> {
     let index = parse_integer(word).ok_or(CommandError::NotAnInteger)?;
+    let index = i32::try_from(index)
+        .map_err(|_| CommandError::text("ERR value is out of range, value must between -2147483648 and 2147483647"))?;
     Ok(usize::try_from(index).ok().filter(|index| *index < DATABASES))
 }
 
@@ -190,12 +192,37 @@ pub(super) fn keys_elsewhere<'a>(
     command: &'static Command,
     request: Args<'a>,
 ) -> impl Iterator<Item = (usize, &'a [u8])> {
-    let key = match command.name {
-        "move" => request.get(2).and_then(|db| database(db).ok()?).zip(request.get(1)),
-        "copy" => CopyOrder::of(0, request).ok().map(|order| order.to),
+    let other = match command.name {
+        "move" => request.get(2).and_then(|word| database(word).ok()?).map(|db| (db, 1)),
+        "copy" => CopyOptions::of(request).ok().and_then(|options| options.db).map(|db| (db, 2)),
         _ => None,
     };
-    key.into_iter()
+    other.and_then(|(db, place)| Some((db, request.get(place)?))).into_iter()
+}
+
+/// The words after the names. Of several databases the last counts.
+#[derive(Default)]
+struct CopyOptions {
+    db: Option<usize>,
+    replace: bool,
+}
+
+impl CopyOptions {
+    fn of(args: Args<'_>) -> Result<Self, CommandError> {
+        let mut options = Self::default();
+        let mut words = Words::from(args, 3);
+        while let Some(word) = words.next() {
+            if is(word, "REPLACE") {
+                options.replace = true;
+            } else if is(word, "DB") {
+                let index = database(words.next().ok_or(SYNTAX)?)?;
+                options.db = Some(index.ok_or(CommandError::text("ERR DB index is out of range"))?);
+            } else {
+                return Err(SYNTAX);
+            }
+        }
+        Ok(options)
+    }
 }
 
 /// From where a copy is made, and to where.
@@ -210,18 +237,8 @@ impl<'a> CopyOrder<'a> {
     /// `db` is the client's database.
     fn of(db: usize, args: Args<'a>) -> Result<Self, CommandError> {
         let name = |at| args.get(at).unwrap_or_default();
-        let mut order = Self { from: (db, name(1)), to: (db, name(2)), replace: false };
-        let mut words = Words::from(args, 3);
-        while let Some(word) = words.next() {
-            if is(word, "REPLACE") {
-                order.replace = true;
-            } else if is(word, "DB") {
-                let index = database(words.next().ok_or(SYNTAX)?)?;
-                order.to.0 = index.ok_or(CommandError::text("ERR invalid DB index"))?;
-            } else {
-                return Err(SYNTAX);
-            }
-        }
+        let options = CopyOptions::of(args)?;
+        let order = Self { from: (db, name(1)), to: (options.db.unwrap_or(db), name(2)), replace: options.replace };
         if order.from == order.to { Err(SAME) } else { Ok(order) }
     }
 
@@ -233,7 +250,7 @@ impl<'a> CopyOrder<'a> {
     fn finish(self, held: &mut Held<'_>, copy: Entry) -> Result<(), crate::keyspace::latch::Wait> {
         held.put(self.to.0, self.to.1, copy)?;
         held.write(self.from.0, self.from.1, |cell| {
-            cell.record_unchanged(&Effect::Copied { db: self.to.0, to: self.to.1 });
+            cell.note(&Effect::Copied { db: self.to.0, to: self.to.1 });
         })
     }
 }

@@ -145,6 +145,7 @@ impl Scope {
             heavy |= command.flags.has(Flags::COPIES_VALUES);
             keys.extend(keys_of_request(command, args, db).map(|(db, key)| (db, Box::from(key))));
             if command.name == "select" {
+                // One that is out of range will be refused, and what follows uses the same database as before.
                 let index = args.get(1).and_then(parse_integer).and_then(|index| usize::try_from(index).ok());
                 db = index.filter(|index| *index < DATABASES).unwrap_or(db);
             }

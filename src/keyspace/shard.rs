@@ -172,13 +172,20 @@ pub trait Record {
     fn record(&self, effect: &Effect<'_>);
 }
 
-impl Record for Recorder<'_> {
-    fn record(&self, effect: &Effect<'_>) {
-        self.watched.touch(self.db, self.name);
+impl Recorder<'_> {
+    /// Something happened that is recorded under this key's name but did not change this key.
+    fn note(&self, effect: &Effect<'_>) {
         self.common.figures.changes.fetch_add(1, Ordering::Relaxed);
         if let Some(journal) = &self.common.journal {
             journal.record(self.db, self.name, effect);
         }
+    }
+}
+
+impl Record for Recorder<'_> {
+    fn record(&self, effect: &Effect<'_>) {
+        self.watched.touch(self.db, self.name);
+        self.note(effect);
     }
 }
 
@@ -267,16 +274,16 @@ impl<'a> Cell<'a> {
 
     /// The key was changed.
     pub fn record(&self, effect: &Effect<'_>) {
-        let recorder = Recorder { common: self.common, watched: &self.shard.watched, db: self.db, name: self.name };
-        recorder.record(effect);
+        self.recorder().record(effect);
     }
 
-    /// Something was done with the key that did not change it.
-    pub fn record_unchanged(&self, effect: &Effect<'_>) {
-        self.common.figures.changes.fetch_add(1, Ordering::Relaxed);
-        if let Some(journal) = &self.common.journal {
-            journal.record(self.db, self.name, effect);
-        }
+    /// The key was read for a change of another key, and the record begins at this one: who watches it hears nothing.
+    pub fn note(&self, effect: &Effect<'_>) {
+        self.recorder().note(effect);
+    }
+
+    fn recorder(&self) -> Recorder<'_> {
+        Recorder { common: self.common, watched: &self.shard.watched, db: self.db, name: self.name }
     }
 
     /// A key was put here by a change that is recorded for another key: who watches this one hears of it.
