@@ -4,6 +4,8 @@ use super::context::Context;
 use super::dispatch::{Outcome, resolve};
 use super::error::CommandError;
 use super::form::help;
+use super::keys::check_pattern;
+use super::server::check_number;
 use super::table::{Argument, ArgumentKind, Command, Flags, Group, KeySpec, all, find};
 use super::words::is;
 use crate::keyspace::glob;
@@ -158,21 +160,11 @@ fn named(name: &[u8]) -> Option<(&'static Command, Option<&'static str>)> {
     }
 }
 
-/// A short name gives a long description: so many at a time are enough for everybody.
-const MOST_NAMES: usize = 1000;
-
-fn check_number_of_names(args: Args<'_>) -> Result<(), CommandError> {
-    if args.len() - 2 > MOST_NAMES {
-        return Err(CommandError::text("ERR at most 1000 command names at a time"));
-    }
-    Ok(())
-}
-
 fn info(_: &mut Context<'_>, args: Args<'_>) -> Outcome {
     if args.len() == 2 {
         return Ok(Reply::Array(all().map(|command| describe(command, None)).collect()));
     }
-    check_number_of_names(args)?;
+    check_number(args.len())?;
     let one = |name| named(name).map_or(Reply::NullArray, |(command, container)| describe(command, container));
     Ok(Reply::Array(args.iter().skip(2).map(one).collect()))
 }
@@ -195,6 +187,7 @@ fn list(_: &mut Context<'_>, args: Args<'_>) -> Outcome {
                 .any(|category| category.trim_start_matches('@').as_bytes().eq_ignore_ascii_case(value))
         })),
         () if is(kind, "PATTERN") => {
+            check_pattern(value)?;
             Ok(name_list(|command| glob::matches_ignoring_case(value, command.name.as_bytes())))
         }
         () => Err(CommandError::text("ERR syntax error").into()),
@@ -206,7 +199,7 @@ fn name_list(takes: impl Fn(&Command) -> bool) -> Reply {
 }
 
 fn docs(_: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    check_number_of_names(args)?;
+    check_number(args.len())?;
     let document = |(command, container)| (Reply::text(full_name(command, container)), document(command));
     Ok(Reply::Map(match args.len() {
         2 => all().map(|command| document((command, None))).collect(),

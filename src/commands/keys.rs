@@ -238,7 +238,11 @@ const PATTERN_BYTES: usize = 1024;
 /// Names whose match may take more steps than this are copied and matched without a lock.
 const QUICK_STEPS: usize = 64 << 10;
 
-fn check_pattern(pattern: &[u8]) -> Result<(), CommandError> {
+/// Whether a pattern is short enough.
+///
+/// # Errors
+/// It is not.
+pub(super) fn check_pattern(pattern: &[u8]) -> Result<(), CommandError> {
     if pattern.len() > PATTERN_BYTES {
         return Err(CommandError::text("ERR pattern is longer than 1024 bytes"));
     }

@@ -4,6 +4,7 @@ use super::context::Context;
 use super::dispatch::{Outcome, Stop};
 use super::error::CommandError;
 use super::form::help;
+use super::keys::check_pattern;
 use super::table::{Argument, ArgumentKind, Command, Flags, KeySpec};
 use super::words::{Words, is};
 use crate::config::SetError;
@@ -186,7 +187,22 @@ fn flush(context: &mut Context<'_>, args: Args<'_>, db: Option<usize>) -> Outcom
     Ok(Reply::Ok)
 }
 
+/// The most names, patterns or sections of one request: each can give a long answer.
+const MOST_NAMES: usize = 1000;
+
+/// Whether a request asks for no more than that.
+///
+/// # Errors
+/// It asks for more.
+pub(super) fn check_number(names: usize) -> Result<(), CommandError> {
+    if names > MOST_NAMES {
+        return Err(CommandError::text("ERR more than 1000 names in one request"));
+    }
+    Ok(())
+}
+
 fn info(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    check_number(args.len())?;
     let sections: Vec<String> =
         args.iter().skip(1).map(|section| String::from_utf8_lossy(section).to_lowercase()).collect();
     Ok(Reply::Verbatim(context.host.info(&sections)))
@@ -217,6 +233,8 @@ fn shut_down(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
 
 fn config_get(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let patterns = args.slice_from(2);
+    check_number(patterns.len())?;
+    patterns.iter().try_for_each(check_pattern)?;
     let matches = |name: &str| patterns.iter().any(|pattern| glob::matches_ignoring_case(pattern, name.as_bytes()));
     let pairs = context.settings.get(matches).into_iter();
     Ok(Reply::Map(pairs.map(|(name, value)| (Reply::text(name), Reply::Bulk(value.into()))).collect()))

@@ -322,26 +322,23 @@ impl Keyspace {
         random: &mut impl FnMut() -> u64,
     ) -> Option<Vec<u8>> {
         let mut held = held;
-        // The keys may change between the count and the walk, so a walk can end beyond the last one.
+        // The keys may change between the count and the walk: a walk can end beyond the last one.
         let mut ahead = ((u128::from(random()) * self.len(db) as u128) >> 64) as usize;
-        let mut last = None;
         for index in 0..SHARDS {
             let found = self.look_at_shard(held.as_deref_mut(), index, |shard| {
                 let table = &shard.tables[db];
-                if table.is_empty() {
+                if ahead >= table.len() {
+                    ahead -= table.len();
                     return None;
                 }
-                let name = table.random(&mut *random).filter(|entry| self.is_visible(*entry));
-                Some((name.map(|entry| entry.name().to_vec()), table.len()))
+                let entry = table.random(&mut *random).filter(|entry| self.is_visible(*entry));
+                Some(entry.map(|entry| entry.name().to_vec()))
             });
-            let Some((name, len)) = found else { continue };
-            last = name;
-            if ahead < len {
-                break;
+            if let Some(name) = found {
+                return name;
             }
-            ahead -= len;
         }
-        last
+        None
     }
 
     /// Remove keys whose lives are over, in a part of the shards: `part` of `parts`. A shard is held for the time of at most

@@ -37,6 +37,8 @@ const SLICE: Duration = Duration::from_millis(1);
 const BATCH_REQUESTS: usize = 1024;
 /// More room is made in the input when there is less than this.
 const LEAST_ROOM_BYTES: usize = 16 << 10;
+/// A half request of so many bytes at the most is kept apart while its rest is waited for.
+const HALF_BYTES: usize = 4096;
 /// How long, and for how many bytes, a connection that is closed by us still takes what the peer sends: closing at once
 /// would make the peer's system throw our last reply away.
 const LINGER: Duration = Duration::from_millis(500);
@@ -132,6 +134,8 @@ pub(super) struct State {
     /// Second in which the socket last took something.
     last_progress: u32,
     over_soft_since: Option<u32>,
+    /// A short half request that waits for its rest; a longer one keeps its buffers.
+    half: Vec<u8>,
 }
 
 impl State {
@@ -147,6 +151,7 @@ impl State {
             settings_version: None,
             last_progress: 0,
             over_soft_since: None,
+            half: Vec::new(),
         }
     }
 }
@@ -198,6 +203,7 @@ impl<S: Stream> Connection<'_, S> {
             let arrival = poll_fn(|task| self.poll_arrival(task)).await?;
             self.work().await?;
             if arrival == Arrival::End {
+                self.state.session.closing = true;
                 self.write_all().await?;
                 return Ok(None);
             }
@@ -229,8 +235,14 @@ impl<S: Stream> Connection<'_, S> {
         if self.pending() > 0 && self.poll_write(task)?.is_pending() && self.pending() >= PAUSE_BYTES {
             return Poll::Pending;
         }
-        let buffers = self.buffers.get_or_insert_with(Buffers::borrow);
-        make_room(&mut buffers.input, self.state.scanner.wanted());
+        let half = &mut self.state.half;
+        let buffers = self.buffers.get_or_insert_with(|| {
+            let mut buffers = Buffers::borrow();
+            buffers.input.append(half);
+            *half = Vec::new();
+            buffers
+        });
+        make_room(&mut buffers.input, self.state.scanner.wanted())?;
         let read = pin!(self.stream.read_buf(&mut buffers.input)).poll(task);
         match read {
             Poll::Ready(Ok(0)) => Poll::Ready(Ok(Arrival::End)),
@@ -241,7 +253,9 @@ impl<S: Stream> Connection<'_, S> {
             }
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
             Poll::Pending => {
-                if buffers.input.is_empty() && self.written == buffers.output.len() {
+                if self.written == buffers.output.len() && buffers.input.len() <= HALF_BYTES {
+                    self.state.half = buffers.input[..].into();
+                    buffers.input.clear();
                     self.give_buffers_back();
                 }
                 Poll::Pending
@@ -289,6 +303,7 @@ impl<S: Stream> Connection<'_, S> {
             }
         }
         buffers.output.clear();
+        buffers.output.shrink_to(KEPT_BYTES);
         self.written = 0;
         if self.state.client.cut_off_at.load(Ordering::Relaxed) > 0 {
             self.state.over_soft_since = None;
@@ -308,7 +323,8 @@ impl<S: Stream> Connection<'_, S> {
         let over_soft = limit.soft > 0 && pending > limit.soft;
         self.state.over_soft_since = over_soft.then(|| self.state.over_soft_since.unwrap_or(now));
         let soft = self.state.over_soft_since.map(|since| since.saturating_add(limit.soft_seconds));
-        let stall = (pending >= PAUSE_BYTES as u64).then_some(self.state.last_progress.saturating_add(STALL_SECONDS));
+        let must_read = pending >= PAUSE_BYTES as u64 || self.state.session.closing;
+        let stall = must_read.then_some(self.state.last_progress.saturating_add(STALL_SECONDS));
         let earliest = soft.into_iter().chain(stall).min().unwrap_or(0);
         self.state.client.cut_off_at.store(earliest, Ordering::Relaxed);
         Ok(())
@@ -327,8 +343,17 @@ impl<S: Stream> Connection<'_, S> {
         .await
     }
 
+    /// Write what the socket takes at once.
+    async fn write_now(&mut self) -> io::Result<()> {
+        poll_fn(|task| match self.poll_write(task)? {
+            Poll::Pending | Poll::Ready(()) => Poll::Ready(Ok(())),
+        })
+        .await
+    }
+
     /// Run all complete requests of the input.
     async fn work(&mut self) -> io::Result<()> {
+        let mut until = Instant::now() + SLICE;
         loop {
             self.refresh_limits();
             let Some(buffers) = &mut self.buffers else { return Ok(()) };
@@ -345,6 +370,11 @@ impl<S: Stream> Connection<'_, S> {
             }
             if self.state.session.closing || found < most {
                 break;
+            }
+            if Instant::now() >= until {
+                self.write_some().await?;
+                tokio::task::yield_now().await;
+                until = Instant::now() + SLICE;
             }
         }
         self.drop_answered()
@@ -381,7 +411,8 @@ impl<S: Stream> Connection<'_, S> {
                     wait.await;
                 }
                 Progress::Long(long) => {
-                    self.write_some().await?;
+                    // Without waiting for the client: others wait for the key.
+                    self.write_now().await?;
                     self.finish(long, next).await;
                     next += 1;
                     self.write_some().await?;
@@ -439,6 +470,7 @@ impl<S: Stream> Connection<'_, S> {
         let Some(buffers) = &mut self.buffers else { return Ok(()) };
         let answered = self.state.scanner.consumed();
         buffers.input.drain(..answered);
+        buffers.input.shrink_to(KEPT_BYTES.max(buffers.input.len()));
         self.state.scanner.discard(answered);
         if buffers.input.len() as u64 > self.shared.settings.client_query_buffer_limit() {
             self.counters.cut_off.add(1);
@@ -457,12 +489,16 @@ fn write_error(error: crate::resp::ProtocolError, out: &mut Vec<u8>) {
 }
 
 /// Room for the next read: never more for a half request than it has already sent, whatever it announces.
-fn make_room(input: &mut Vec<u8>, wanted: usize) {
+///
+/// # Errors
+/// There is no memory.
+fn make_room(input: &mut Vec<u8>, wanted: usize) -> io::Result<()> {
     let room = input.capacity() - input.len();
     let wanted = wanted.min(input.len());
     if room < LEAST_ROOM_BYTES || room < wanted {
-        input.reserve(READ_BYTES.max(wanted));
+        input.try_reserve(READ_BYTES.max(wanted)).map_err(|_| io::ErrorKind::OutOfMemory)?;
     }
+    Ok(())
 }
 
 /// Close so that the peer gets our last reply.

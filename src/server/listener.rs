@@ -2,8 +2,8 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
-use std::path::PathBuf;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,7 +27,8 @@ pub(super) struct Accepted {
 /// All listening sockets.
 pub(super) struct Listeners {
     tcp: Vec<TcpListener>,
-    unix: Option<(UnixListener, PathBuf)>,
+    /// With the path, and the identity of the file there.
+    unix: Option<(UnixListener, PathBuf, (u64, u64))>,
 }
 
 impl Listeners {
@@ -53,7 +54,7 @@ impl Listeners {
         let unix = match settings.unixsocket() {
             None => None,
             Some(path) => match listen_unix(&path, settings) {
-                Ok(listener) => Some((listener, path)),
+                Ok((listener, file)) => Some((listener, path, file)),
                 Err(error) => return Err(format!("cannot listen on socket '{}': {error}", path.display())),
             },
         };
@@ -66,7 +67,7 @@ impl Listeners {
     /// Where the server listens, for the log.
     pub(super) fn describe(&self) -> String {
         let tcp = self.tcp.iter().filter_map(|listener| listener.local_addr().ok()).map(|address| address.to_string());
-        tcp.chain(self.unix.iter().map(|(_, path)| path.display().to_string())).collect::<Vec<_>>().join(", ")
+        tcp.chain(self.unix.iter().map(|(_, path, _)| path.display().to_string())).collect::<Vec<_>>().join(", ")
     }
 
     /// Accept for ever.
@@ -98,7 +99,7 @@ impl Listeners {
                     }));
                 }
             }
-            if let Some((listener, _)) = &self.unix
+            if let Some((listener, ..)) = &self.unix
                 && let std::task::Poll::Ready(accepted) = listener.poll_accept(context)
             {
                 return std::task::Poll::Ready(
@@ -112,7 +113,9 @@ impl Listeners {
 
     /// Remove what would stay behind.
     pub(super) fn clean_up(&self) {
-        if let Some((_, path)) = &self.unix
+        // Another server may have put its own there.
+        if let Some((_, path, own)) = &self.unix
+            && identity(path).is_ok_and(|present| present == *own)
             && let Err(error) = std::fs::remove_file(path)
         {
             tracing::warn!("socket '{}' stays behind: {error}", path.display());
@@ -143,7 +146,13 @@ fn listen(address: &BindAddress, settings: &Settings) -> io::Result<TcpListener>
     TcpListener::from_std(socket.into())
 }
 
-fn listen_unix(path: &PathBuf, settings: &Settings) -> io::Result<UnixListener> {
+/// Device and number of a file, whatever its name; of a link itself, not of what it leads to.
+fn identity(path: &Path) -> io::Result<(u64, u64)> {
+    std::fs::symlink_metadata(path).map(|file| (file.dev(), file.ino()))
+}
+
+/// The listener, and the identity of its file.
+fn listen_unix(path: &Path, settings: &Settings) -> io::Result<(UnixListener, (u64, u64))> {
     // A socket that nobody answers at was left behind by a server that was killed.
     let is_socket = std::fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
     let refused = |error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
@@ -154,7 +163,7 @@ fn listen_unix(path: &PathBuf, settings: &Settings) -> io::Result<UnixListener> 
     if let Some(mode) = settings.unixsocketperm() {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
     }
-    Ok(listener)
+    Ok((listener, identity(path)?))
 }
 
 /// Replies leave at once, and dead peers are noticed.

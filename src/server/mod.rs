@@ -69,7 +69,9 @@ pub fn run(settings: Settings) -> Result<(), String> {
 async fn serve(shared: &Arc<Shared>, listeners: &Listeners) -> io::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    let _hang_up = signal(SignalKind::hangup())?; // Registered, hence not deadly; nothing is reloaded.
+    // Registered, hence not deadly: a terminal that goes away, and a log that reaches the limit of file sizes.
+    let _hang_up = signal(SignalKind::hangup())?;
+    let _file_size = signal(SignalKind::from_raw(libc::SIGXFSZ))?;
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         process = std::process::id(),

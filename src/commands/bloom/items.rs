@@ -109,19 +109,33 @@ impl<'a> Items<'a> {
         self.args.len()
     }
 
-    fn group(self, from: usize) -> Group<'a> {
-        self.args.slice_from(from).iter().take(GROUP).collect()
+    /// The items of the next group, at most so many.
+    fn group(self, from: usize, most: usize) -> Group<'a> {
+        self.args.slice_from(from).iter().take(most).collect()
     }
 
-    /// Whether the work on a chain of so many links would hold a shard too long. In nanoseconds, measured roughly: an item
-    /// costs a hash and cache misses in each link, and a byte to be hashed a third.
-    fn take_long(self, links: usize) -> bool {
+    /// Whether the work would hold a shard too long, where an item costs so many nanoseconds besides its bytes.
+    fn take_long(self, item_ns: usize) -> bool {
         const LONG_NS: usize = 500_000;
-        const ITEM_NS: usize = 60;
-        const LINK_NS: usize = 40;
+        const BYTES_PER_NS: usize = 3;
         let bytes: usize = self.args.iter().map(<[u8]>::len).sum();
-        self.len() * (ITEM_NS + LINK_NS * links) + bytes / 3 > LONG_NS
+        self.len() * item_ns + bytes / BYTES_PER_NS > LONG_NS
     }
+}
+
+/// What an item costs that meets a missing key: a new filter has one sub-filter.
+const NEW_ITEM_NS: usize = 100;
+
+/// What an item costs in a filter, in nanoseconds, measured roughly: a hash, and in each sub-filter misses of the cache and a
+/// step for each of its hashes.
+fn item_ns(bloom: BloomRef<'_>) -> usize {
+    bloom.links().map(|link| 35 + 2 * link.shape.hashes as usize).sum::<usize>() + 50
+}
+
+/// How many items make up a group in this filter: so many as take no more than about a fifth of a millisecond.
+fn group_len(bloom: BloomRef<'_>) -> usize {
+    const GROUP_NS: usize = 200_000;
+    (GROUP_NS / item_ns(bloom)).clamp(1, GROUP)
 }
 
 /// `BF.ADD key item`
@@ -256,9 +270,9 @@ fn add_items(context: &mut Context<'_>, args: Args<'_>, items: Items<'_>, missin
 /// What the key of an add is.
 fn first_look(entry: Option<EntryRef<'_>>, items: Items<'_>) -> Found {
     match entry.map(EntryRef::value) {
-        None if items.take_long(1) => Found::Long,
+        None if items.take_long(NEW_ITEM_NS) => Found::Long,
         None => Found::Exclusive,
-        Some(ValueRef::Bloom(bloom)) if items.take_long(bloom.len()) => Found::Long,
+        Some(ValueRef::Bloom(bloom)) if items.take_long(item_ns(bloom)) => Found::Long,
         Some(ValueRef::Bloom(BloomRef::Packed(_))) => Found::Exclusive,
         Some(ValueRef::Bloom(BloomRef::Large(_))) => Found::Large,
         Some(_) => Found::WrongType,
@@ -285,7 +299,7 @@ fn add_shared(chain: &ScalableBloom, record: &dyn Record, items: Items<'_>, answ
         return Found::Exclusive;
     }
     while answers.len() < items.len() {
-        let group = items.group(answers.len());
+        let group = items.group(answers.len(), GROUP);
         let (outcomes, done) = insert_group(chain, record, &group);
         outcomes[..done].iter().for_each(|outcome| answers.push(*outcome == Insert::Added));
         // Other clients took the room meanwhile.
@@ -320,7 +334,11 @@ fn add_group(
     items: Items<'_>,
     answers: &mut Answers,
 ) -> ControlFlow<()> {
-    let group = items.group(answers.len());
+    let most = match entry.value() {
+        ValueRef::Bloom(bloom) => group_len(bloom),
+        _ => GROUP,
+    };
+    let group = items.group(answers.len(), most);
     let mut group = &group[..];
     if let ValueRef::Bloom(BloomRef::Large(chain)) = entry.value() {
         let (outcomes, done) = insert_group(chain, record, group);
@@ -453,6 +471,8 @@ impl LongCommand for LongAdd {
 pub(super) fn run_add(context: &mut Context<'_>, key: &[u8], items: &[&[u8]]) -> SmallVec<[bool; RUN_LENGTH]> {
     let (keyspace, db) = (context.keyspace, context.session.db);
     let shared = keyspace.share(db, key, |entry, record| match entry.map(EntryRef::value) {
+        // What takes long is left to the handler.
+        Some(ValueRef::Bloom(bloom)) if group_len(bloom) < items.len() => Some(SmallVec::new()),
         Some(ValueRef::Bloom(BloomRef::Large(chain))) => {
             let (outcomes, done) = insert_group(chain, &record, items);
             Some(outcomes[..done].iter().map(|outcome| *outcome == Insert::Added).collect())
@@ -505,10 +525,10 @@ pub(super) fn exists_many(context: &mut Context<'_>, args: Args<'_>) -> Outcome 
     let (items, may_latch) = (Items::of(args, 2), context.may_latch());
     let mut found = SmallVec::new();
     let (long, missing) = context.read(&args[1], |entry| match entry.map(EntryRef::value) {
-        Some(ValueRef::Bloom(bloom)) if may_latch && items.take_long(bloom.len()) => (true, false),
+        Some(ValueRef::Bloom(bloom)) if may_latch && items.take_long(item_ns(bloom)) => (true, false),
         Some(ValueRef::Bloom(bloom)) => {
             while found.len() < items.len() {
-                find_group(bloom, &items.group(found.len()), &mut found);
+                find_group(bloom, &items.group(found.len(), GROUP), &mut found);
             }
             (false, false)
         }
@@ -546,7 +566,7 @@ impl LongCommand for LongExists {
             return Some(Reply::Error(CommandError::WrongType.message()));
         };
         while self.found.len() < items.len() {
-            find_group(bloom, &items.group(self.found.len()), &mut self.found);
+            find_group(bloom, &items.group(self.found.len(), group_len(bloom)), &mut self.found);
             if Instant::now() >= until {
                 return None;
             }
@@ -560,6 +580,7 @@ pub(super) fn run_exists(context: &mut Context<'_>, key: &[u8], items: &[&[u8]])
     let (mut found, counters, settings) = (SmallVec::new(), context.counters, context.settings);
     // A key that is away gives no answer here; the handler waits for it.
     let _busy = context.keyspace.read(context.session.db, key, |entry| match entry.map(EntryRef::value) {
+        Some(ValueRef::Bloom(bloom)) if group_len(bloom) < items.len() => {}
         Some(ValueRef::Bloom(bloom)) => {
             counters.hits.add(items.len() as u64);
             find_group(bloom, items, &mut found);
