@@ -206,8 +206,9 @@ def main():
                     for command, keyspace in (("BF.EXISTS", 2 * KNOWN), ("BF.ADD", 2_000_000_000)):
                         if a.command not in (None, command):
                             continue
+                        words = (command, "big", "item:__rand_int__")
                         ok &= compare(f"{command} pipeline {pipeline}, server CPU us/command", a.runs, ours, peer,
-                                      lambda s, i: benchmark(s, n, 50, pipeline, keyspace, command, "big", "item:__rand_int__")[1], a.at_most)
+                                      lambda s, i: benchmark(s, n, 50, pipeline, keyspace, *words)[1], a.at_most)
         if a.what in ("batch", "all"):
             ours.fill("huge", 5 * a.capacity)
             peer.fill("huge", 5 * a.capacity)
