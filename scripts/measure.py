@@ -9,13 +9,15 @@
 
 The peer is redis-server with the RedisBloom module, as scripts/peer makes it available. Ours is target/release/seendb of this
 repository, or --ours 'COMMAND with {port} {dir}'.
-Both filters are first filled by half with the same random bits (BF.LOADCHUNK), as a filter at its capacity is; then
+Both filters are first given the same random bits (BF.LOADCHUNK), half of them set as in a filter at its capacity; then
 1,000,000 known items are added, and checks ask known and new items in equal shares. CPU is the run time of the
 server's threads in nanoseconds (schedstat), not ticks. Each figure is the median of --runs pairs of back-to-back runs, with
 the spread of their ratio. --at-most X exits 1 above X.
 """
 import argparse
+import contextlib
 import glob
+import math
 import os
 import random
 import re
@@ -29,6 +31,7 @@ import tempfile
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+OURS = ROOT + "/target/release/seendb --port {port} --dir {dir}"
 KNOWN = 1_000_000
 
 
@@ -74,7 +77,7 @@ class Server:
 
     def call(self, *args):
         self.socket.sendall(encode([a if isinstance(a, bytes) else str(a).encode() for a in args]))
-        reply = self.socket.recv(65536)
+        reply = self.socket.recv(65536)  # short replies only: each comes in one piece
         if reply.startswith(b"-"):
             raise SystemExit(f"port {self.port}: {[str(a)[:40] for a in args]}: {reply!r}")
         return reply
@@ -87,24 +90,21 @@ class Server:
                 raise SystemExit(f"port {self.port} closed the connection")
             got += data.count(b"\r\n")
 
-    def fill(self, key, capacity, words):
-        """A filter for `capacity` items at 1 %, half of its bits set at random, and KNOWN items in it."""
-        self.call("BF.RESERVE", key, "0.01", capacity, *words)
+    def fill(self, key, capacity, share=1.0, known=KNOWN):
+        """A filter for `capacity` items at 1 % with as many bits set as if `share` of its capacity were used; the items numbered
+        below `known` are in it. It counts only these, so that adds do not make it grow."""
+        self.call("BF.RESERVE", key, "0.01", capacity)
         header = self.call("BF.SCANDUMP", key, 0)
-        if not words:
-            header = header[header.index(b"\r\n", header.index(b"$")) + 2:]
-            (total,) = struct.unpack_from("<Q", header, 20)
-            block, done = random.Random(7).randbytes(8 << 20), 0
-            while done < total:
-                piece = block[: min(len(block), total - done)]
-                done += len(piece)
-                self.call("BF.LOADCHUNK", key, 1 + done, piece)
-        else:  # other layouts have other dumps: fill by adding half of the capacity, bounded
-            fresh = random.Random(9)
-            for _ in range(min(capacity // 2, 20_000_000) // 1000):
-                self.socket.sendall(encode([b"BF.MADD", key.encode()] + [item(10**11 + fresh.randrange(10**11)) for _ in range(1000)]))
-                self.lines(1001)
-        for start in range(0, KNOWN, 1000):
+        header = header[header.index(b"\r\n", header.index(b"$")) + 2:]
+        total, bits = struct.unpack_from("<QQ", header, 20)
+        hashes, entries = struct.unpack_from("<IQ", header, 60)
+        others = max(0, share * entries - known)
+        block, done = random_bits(8 << 20, 1 - math.exp(-hashes * others / bits)), 0
+        while done < total:
+            piece = block[: min(len(block), total - done)]
+            done += len(piece)
+            self.call("BF.LOADCHUNK", key, 1 + done, piece)
+        for start in range(0, known, 1000):
             self.socket.sendall(encode([b"BF.MADD", key.encode()] + [item(i) for i in range(start, start + 1000)]))
             self.lines(1001)
 
@@ -117,13 +117,25 @@ class Server:
         shutil.rmtree(self.dir, ignore_errors=True)
 
 
-def benchmark(server, n, pipeline, command, key, keyspace):
+def random_bits(length, share):
+    """`length` bytes in which each bit is set with the probability `share`, given to 16 binary digits; always the same ones."""
+    stream, digits, block = random.Random(7), round(share * 65536), 0
+    for place in range(16):
+        mask = int.from_bytes(stream.randbytes(length), "little")
+        block = block | mask if digits >> place & 1 else block & mask
+    return block.to_bytes(length, "little")
+
+
+def benchmark(server, n, clients, pipeline, keyspace, *command):
+    """Commands per second and the server's CPU per command, in microseconds."""
     before = server.cpu_ns()
-    out = subprocess.run(["redis-benchmark", "-q", "-p", str(server.port), "-n", str(n), "-P", str(pipeline), "-c", "50",
-                          "-r", str(keyspace), command, key, "item:__rand_int__"], capture_output=True, text=True)
-    if "requests per second" not in out.stdout:
+    out = subprocess.run(["redis-benchmark", "-q", "-p", str(server.port), "-n", str(n), "-P", str(pipeline), "-c", str(clients),
+                          "-r", str(keyspace), *command], capture_output=True, text=True)
+    cpu_us = (server.cpu_ns() - before) / n / 1e3
+    rates = re.findall(r"([\d.]+) requests per second", out.stdout)
+    if not rates:
         raise SystemExit(f"redis-benchmark said: {out.stdout[-300:]} {out.stderr[-300:]}")
-    return (server.cpu_ns() - before) / n / 1e3
+    return float(rates[-1]), cpu_us
 
 
 def items_ns(server, command, key, items, rounds, seed):
@@ -151,6 +163,18 @@ def small_filters(server, n, batch=1000):
     return (server.rss() - before) / n
 
 
+@contextlib.contextmanager
+def both(ours, peer):
+    """Our server and the peer, started by these commands; both end with the block."""
+    peer = peer or "redis-server --port {port} --dir {dir} --save --loadmodule " + peer_module()
+    with contextlib.ExitStack() as stack:
+        servers = []
+        for command, port in ((ours, 17171), (peer, 17172)):
+            servers.append(Server(command, port))
+            stack.callback(servers[-1].stop)
+        yield servers
+
+
 def compare(name, runs, ours, peer, measure, at_most):
     measure(ours, 0), measure(peer, 0)  # not counted: fresh pages, cold caches
     pairs = [(measure(ours, i), measure(peer, i)) for i in range(1, runs + 1)]
@@ -164,34 +188,30 @@ def compare(name, runs, ours, peer, measure, at_most):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["pipeline", "single", "batch", "memory", "all"])
-    parser.add_argument("--ours", default=ROOT + "/target/release/seendb --port {port} --dir {dir}")
+    parser.add_argument("--ours", default=OURS)
     parser.add_argument("--peer", default=None)
     parser.add_argument("--command", help="only this one, e.g. BF.MADD")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--n", type=int, default=1_000_000)
-    parser.add_argument("--layout", default="", help="words to add to our BF.RESERVE, e.g. 'LAYOUT BLOCKED'")
     parser.add_argument("--capacity", type=int, default=100_000_000)
     parser.add_argument("--at-most", type=float)
     a = parser.parse_args()
-    peer_command = a.peer or "redis-server --port {port} --dir {dir} --save --loadmodule " + peer_module()
-    words, ok, servers = a.layout.split(), True, []
-    try:
-        for command, port in ((a.ours, 17171), (peer_command, 17172)):
-            servers.append(Server(command, port))
-        ours, peer = servers
+    ok = True
+    with both(a.ours, a.peer) as (ours, peer):
         if a.what in ("pipeline", "single", "all"):
-            ours.fill("big", a.capacity, words)
-            peer.fill("big", a.capacity, [])
+            ours.fill("big", a.capacity)
+            peer.fill("big", a.capacity)
             for kind, pipeline, n in (("pipeline", 64, a.n), ("single", 1, max(50_000, a.n // 10))):
                 if a.what in (kind, "all"):
                     for command, keyspace in (("BF.EXISTS", 2 * KNOWN), ("BF.ADD", 2_000_000_000)):
                         if a.command not in (None, command):
                             continue
+                        words = (command, "big", "item:__rand_int__")
                         ok &= compare(f"{command} pipeline {pipeline}, server CPU us/command", a.runs, ours, peer,
-                                      lambda s, i: benchmark(s, n, pipeline, command, "big", keyspace), a.at_most)
+                                      lambda s, i: benchmark(s, n, 50, pipeline, keyspace, *words)[1], a.at_most)
         if a.what in ("batch", "all"):
-            ours.fill("huge", 5 * a.capacity, words)
-            peer.fill("huge", 5 * a.capacity, [])
+            ours.fill("huge", 5 * a.capacity)
+            peer.fill("huge", 5 * a.capacity)
             for command in (b"BF.MEXISTS", b"BF.MADD"):
                 if a.command not in (None, command.decode()):
                     continue
@@ -201,9 +221,6 @@ def main():
             mine, other = small_filters(ours, a.n), small_filters(peer, a.n)
             print(f"resident bytes per small filter: ours {mine:.1f} peer {other:.1f} ratio {mine / other:.3f}")
             ok &= a.at_most is None or mine / other <= a.at_most
-    finally:
-        for s in servers:
-            s.stop()
     sys.exit(0 if ok else 1)
 
 
