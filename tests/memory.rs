@@ -1,0 +1,500 @@
+//! Memory: what is counted agrees with what the allocator gives out, the limit holds, the right keys go, and memory that
+//! nobody needs goes back to the system.
+//!
+//! How a policy chooses is tested in this process, where the clock stands; the rest on a started server. No test depends on
+//! how long something takes: `scripts/bench maxmemory` measures that.
+
+#[path = "support/process.rs"]
+mod process;
+mod support;
+
+use process::figure;
+use seendb::keyspace::entry::Entry;
+use seendb::keyspace::{Keyspace, Policy};
+use std::collections::HashSet;
+use support::{Client, Random, Server, Value, encode, wait_until};
+
+const OOM: &str = "OOM command not allowed when used memory > 'maxmemory'.";
+const MB: u64 = 1 << 20;
+
+/// Sends many commands at once and hands each reply to `look`.
+fn pipeline(client: &mut Client, commands: impl Iterator<Item = Vec<u8>>, mut look: impl FnMut(Value)) {
+    const AT_ONCE: usize = 500;
+    let mut commands = commands.peekable();
+    while commands.peek().is_some() {
+        let (mut bytes, mut count) = (Vec::new(), 0);
+        for command in commands.by_ref().take(AT_ONCE) {
+            bytes.extend(command);
+            count += 1;
+        }
+        client.send(&bytes);
+        (0..count).for_each(|_| look(client.read()));
+    }
+}
+
+/// The same for commands that must all answer this.
+#[track_caller]
+fn all_answer(client: &mut Client, commands: impl Iterator<Item = Vec<u8>>, expected: &str) {
+    pipeline(client, commands, |reply| assert!(reply == expected, "{reply:?}"));
+}
+
+fn words(line: &str) -> Vec<u8> {
+    encode(&line.split_ascii_whitespace().collect::<Vec<_>>())
+}
+
+// What is counted
+
+/// The counted bytes of all keys and tables, and the bytes that the allocator has given out since `idle`.
+fn counted_and_given(client: &mut Client, idle: u64) -> (u64, u64) {
+    let counted = figure(client, "used_memory_keys") + figure(client, "used_memory_tables");
+    (counted, figure(client, "used_memory").saturating_sub(idle))
+}
+
+/// Fails unless they agree within 3 percent. Large values are freed in the background, so the allocator may come to it late.
+#[track_caller]
+fn agree(client: &mut Client, idle: u64, what: &str) {
+    let mut last = (0, 0);
+    wait_until(what, || {
+        last = counted_and_given(client, idle);
+        let near = last.0.abs_diff(last.1) * 100 <= 3 * last.0.max(last.1);
+        if !near {
+            eprintln!("{what}: counted {} given {}", last.0, last.1);
+        }
+        near
+    });
+    println!("{what}: counted {} given {} ({:+.2} %)", last.0, last.1, (last.1 as f64 / last.0 as f64 - 1.0) * 100.0);
+}
+
+fn name_of(n: usize) -> String {
+    // Names of 8 to 40 bytes, some of 200 to 700: lengths over 254 are kept in another way.
+    match n % 50 {
+        0 => format!("key:{n:0>300}"),
+        1 => format!("key:{n:0>250}"),
+        2 => format!("key:{n:0>700}"),
+        length => format!("key:{n:0>length$}", length = 4 + length % 33),
+    }
+}
+
+#[test]
+fn what_is_counted_is_what_the_allocator_gives() {
+    const KEYS: usize = 300_000;
+    let server = Server::start();
+    let mut client = server.client();
+    // The buffers of the first large pipeline stay with the threads: they belong to the idle server.
+    all_answer(&mut client, (0..2_000).map(|n| words(&format!("BF.RESERVE warm:{n} 0.01 10"))), "OK");
+    assert!(client.cmd("FLUSHALL") == "OK");
+    let idle = settled(&mut client);
+    let capacities = [1, 10, 10, 25, 100, 100, 250, 1_000, 5_000];
+    let reserve = |n: usize| {
+        let life = ["", " EX 100000"][n % 2];
+        words(&format!("BF.RESERVE {} 0.01 {}{life}", name_of(n), capacities[n % capacities.len()]))
+    };
+    all_answer(&mut client, (0..KEYS).map(reserve), "OK");
+    agree(&mut client, idle, "filters of mixed sizes");
+
+    let add = |n: usize| {
+        let items: Vec<String> = (0..40).map(|item| format!("i{item}")).collect();
+        words(&format!("BF.MADD {} {}", name_of(n), items.join(" ")))
+    };
+    pipeline(&mut client, (0..KEYS).step_by(4).map(add), |reply| assert_eq!(reply.array().len(), 40));
+    agree(&mut client, idle, "a quarter of them grown");
+
+    all_answer(&mut client, (0..KEYS).step_by(3).map(|n| words(&format!("UNLINK {}", name_of(n)))), "1");
+    agree(&mut client, idle, "a third deleted");
+
+    let rename = |n: usize| words(&format!("RENAME {} {}", name_of(n), format_args!("other:{n:0>width$}", width = n % 300)));
+    all_answer(&mut client, (1..KEYS).step_by(3).map(rename), "OK");
+    agree(&mut client, idle, "a third renamed");
+
+    all_answer(&mut client, (2..KEYS).step_by(6).map(|n| words(&format!("COPY {} copy:{n}", name_of(n)))), "1");
+    let set = |n: usize| words(&if n / 6 % 2 == 0 { format!("PERSIST copy:{n}") } else { format!("EXPIRE copy:{n} 1000") });
+    pipeline(&mut client, (2..KEYS).step_by(6).map(set), |_| {});
+    agree(&mut client, idle, "a sixth copied, their lives changed");
+
+    let payload = client.cmd(&format!("DUMP copy:{}", 8)).bulk().to_vec();
+    let restore = |n: usize| encode(&[b"RESTORE", format!("restored:{n}").as_bytes(), b"0", &payload]);
+    all_answer(&mut client, (0..20_000).map(restore), "OK");
+    agree(&mut client, idle, "restored");
+
+    // Large ones, beside the allocator; and in between, from the allocator but apart from the entry.
+    for (n, capacity) in [3_000_000, 1_750_000, 500_000, 60_000, 57_000, 56_000].iter().enumerate() {
+        assert!(client.cmd(&format!("BF.RESERVE large:{n} 0.01 {capacity}")) == "OK");
+    }
+    all_answer(&mut client, (0..500).map(|n| words(&format!("BF.RESERVE middle:{n} 0.01 {}", 50_000 + 300 * n))), "OK");
+    agree(&mut client, idle, "large ones");
+
+    let before = client.cmd("DBSIZE").int();
+    all_answer(&mut client, (2..KEYS).step_by(6).map(|n| words(&format!("PEXPIRE copy:{n} 1"))), "1");
+    wait_until("the copies to end", || client.cmd("DBSIZE").int() == before - (KEYS as i64 - 2 + 5) / 6);
+    agree(&mut client, idle, "the copies have ended");
+
+    // Back to the start: whatever is left belongs to the server itself.
+    assert!(client.cmd("FLUSHALL") == "OK");
+    wait_until("all memory to be given back", || figure(&mut client, "used_memory") < idle + MB);
+    assert_eq!((figure(&mut client, "used_memory_keys"), figure(&mut client, "used_memory_mapped")), (0, 0));
+    assert_eq!(figure(&mut client, "used_memory_tables"), 0);
+}
+
+/// `used_memory` once it no longer changes.
+fn settled(client: &mut Client) -> u64 {
+    let mut last = 0;
+    wait_until("used_memory to stand still", || {
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        let now = figure(client, "used_memory");
+        let still = now.abs_diff(last) < 4096;
+        last = now;
+        still
+    });
+    last
+}
+
+// Who goes
+
+/// A key in this process: small, so that many are made fast.
+fn insert(keyspace: &Keyspace, db: usize, name: &str, life: Option<u64>) {
+    let entry = Entry::packed_bloom(name.as_bytes(), life, 29, |_| {}).expect("memory");
+    assert!(keyspace.write(db, name.as_bytes(), |cell| cell.insert(entry)).is_ok());
+}
+
+fn is_there(keyspace: &Keyspace, db: usize, name: &str) -> bool {
+    keyspace.kind(db, name.as_bytes()).is_some()
+}
+
+fn use_key(keyspace: &Keyspace, name: &str) {
+    assert!(keyspace.read(0, name.as_bytes(), |entry| entry.is_some()).unwrap_or(false));
+}
+
+/// Which share of these keys is there.
+fn share_left(keyspace: &Keyspace, names: impl Iterator<Item = usize> + Clone) -> f64 {
+    let left = names.clone().filter(|n| is_there(keyspace, 0, &format!("k:{n}"))).count();
+    left as f64 / names.count() as f64
+}
+
+const KEYS: usize = 20_000;
+const FAR: u64 = 4_000_000_000_000;
+
+/// Keys of which every second one has a life.
+fn half_with_lives() -> Keyspace {
+    let keyspace = Keyspace::new(None);
+    for n in 0..KEYS {
+        // The later the number, the later the end.
+        insert(&keyspace, 0, &format!("k:{n}"), (n % 2 == 1).then_some(FAR + n as u64));
+    }
+    keyspace
+}
+
+fn evict(keyspace: &Keyspace, policy: Policy, count: usize) {
+    for n in 0..count {
+        assert!(keyspace.evict(policy), "{policy:?}: the {n}th of {count}");
+    }
+}
+
+#[test]
+fn no_key_goes_under_noeviction() {
+    let keyspace = half_with_lives();
+    assert!(!keyspace.evict(Policy::NoEviction));
+    assert_eq!(keyspace.len(0), KEYS);
+}
+
+#[test]
+fn lru_keeps_what_was_used() {
+    for (policy, may_go, count) in
+        [(Policy::AllKeysLru, 0..KEYS, KEYS * 2 / 5), (Policy::VolatileLru, 0..KEYS, KEYS / 5)]
+    {
+        let keyspace = half_with_lives();
+        let step = if policy == Policy::VolatileLru { 2 } else { 1 };
+        // A second later those in the upper half are used.
+        keyspace.set_now(60);
+        (KEYS / 2..KEYS).for_each(|n| use_key(&keyspace, &format!("k:{n}")));
+        keyspace.set_now(61);
+        evict(&keyspace, policy, count);
+        let used = may_go.clone().skip(1).step_by(step).filter(|n| *n >= KEYS / 2);
+        let left = share_left(&keyspace, used);
+        assert!(left >= 0.97, "{policy:?}: {left} of the used half");
+    }
+}
+
+/// Ages of all degrees: what goes is old, and what is young stays.
+#[test]
+fn lru_goes_by_age() {
+    let keyspace = Keyspace::new(None);
+    for n in 0..KEYS {
+        keyspace.set_now(1 + n as u32 / 10);
+        insert(&keyspace, 0, &format!("k:{n}"), None);
+    }
+    evict(&keyspace, Policy::AllKeysLru, KEYS / 2);
+    let (oldest, youngest) = (share_left(&keyspace, 0..KEYS / 4), share_left(&keyspace, KEYS * 3 / 4..KEYS));
+    assert!(oldest < 0.03 && youngest > 0.97, "{oldest} {youngest}");
+}
+
+#[test]
+fn lfu_keeps_what_is_used_often() {
+    for policy in [Policy::AllKeysLfu, Policy::VolatileLfu] {
+        let keyspace = half_with_lives();
+        keyspace.count_uses(true);
+        // The lower half is used ten times, then the upper half once: lately, but seldom.
+        for _ in 0..10 {
+            (0..KEYS / 2).for_each(|n| use_key(&keyspace, &format!("k:{n}")));
+        }
+        keyspace.set_now(30);
+        (KEYS / 2..KEYS).for_each(|n| use_key(&keyspace, &format!("k:{n}")));
+        evict(&keyspace, policy, KEYS / 5);
+        let often = share_left(&keyspace, (1..KEYS / 2).step_by(2));
+        assert!(often >= 0.97, "{policy:?}: {often}");
+    }
+}
+
+#[test]
+fn volatile_ttl_takes_the_soonest() {
+    let keyspace = half_with_lives();
+    evict(&keyspace, Policy::VolatileTtl, KEYS / 4);
+    let later = share_left(&keyspace, (KEYS / 2 + 1..KEYS).step_by(2));
+    let last = share_left(&keyspace, (KEYS * 3 / 4 + 1..KEYS).step_by(2));
+    assert!(later > 0.93 && last > 0.99, "{later} {last}");
+}
+
+#[test]
+fn random_takes_from_everywhere() {
+    let keyspace = half_with_lives();
+    evict(&keyspace, Policy::AllKeysRandom, KEYS / 2);
+    for quarter in 0..4 {
+        // 2,500 expected of each 5,000, standard deviation 35: a band of ten.
+        let left = share_left(&keyspace, quarter * KEYS / 4..(quarter + 1) * KEYS / 4);
+        assert!((0.43..0.57).contains(&left), "{quarter}: {left}");
+    }
+}
+
+#[test]
+fn volatile_policies_take_all_with_a_life_and_no_other() {
+    for policy in [Policy::VolatileLru, Policy::VolatileLfu, Policy::VolatileRandom, Policy::VolatileTtl] {
+        let keyspace = half_with_lives();
+        keyspace.count_uses(policy.goes_by_uses());
+        evict(&keyspace, policy, KEYS / 2);
+        assert!(!keyspace.evict(policy), "{policy:?}: no key is left that may go");
+        assert_eq!((keyspace.len(0), keyspace.lives(0)), (KEYS / 2, 0), "{policy:?}");
+        assert_eq!(share_left(&keyspace, (0..KEYS).step_by(2)), 1.0, "{policy:?}");
+    }
+}
+
+/// As long as there is a key that may go, one goes, however few there are of them.
+#[test]
+fn few_among_many_are_found() {
+    let keyspace = Keyspace::new(None);
+    (0..KEYS * 10).for_each(|n| insert(&keyspace, 0, &format!("k:{n}"), None));
+    for policy in [Policy::VolatileLru, Policy::VolatileLfu, Policy::VolatileRandom, Policy::VolatileTtl] {
+        (0..3).for_each(|n| insert(&keyspace, 0, &format!("few:{n}"), Some(FAR)));
+        evict(&keyspace, policy, 3);
+        assert!(!keyspace.evict(policy));
+    }
+    assert_eq!(keyspace.len(0), KEYS * 10);
+}
+
+#[test]
+fn the_last_keys_are_found_in_every_database() {
+    let keyspace = Keyspace::new(None);
+    for policy in Policy::ALL.into_iter().skip(1) {
+        (0..3).for_each(|n| insert(&keyspace, 5 * n, &format!("k:{n}"), Some(FAR)));
+        evict(&keyspace, policy, 3);
+        assert!(!keyspace.evict(policy), "{policy:?}");
+        assert_eq!(keyspace.entry_bytes(), 0);
+    }
+}
+
+/// What a long command has cannot go, and does not keep others from going.
+#[test]
+fn keys_that_are_away_are_passed_over() {
+    let keyspace = std::sync::Arc::new(Keyspace::new(None));
+    for policy in Policy::ALL.into_iter().skip(1) {
+        // Those that are away were not used for longest, least often, and end soonest.
+        (0..50).for_each(|n| insert(&keyspace, 0, &format!("away:{n}"), Some(FAR)));
+        keyspace.set_now(keyspace.stamp_now() + 100);
+        (0..50).for_each(|n| insert(&keyspace, 0, &format!("free:{n}"), Some(FAR + 1)));
+        let away: Vec<_> = (0..50)
+            .map(|n| keyspace.latch(0, format!("away:{n}").as_bytes()).ok().flatten().expect("it is there"))
+            .collect();
+        evict(&keyspace, policy, 50);
+        assert!(!keyspace.evict(policy), "{policy:?}");
+        assert_eq!(keyspace.len(0), 50);
+        drop(away);
+        evict(&keyspace, policy, 50);
+        assert_eq!((keyspace.len(0), keyspace.entry_bytes()), (0, 0));
+    }
+}
+
+// The limit
+
+/// Sets the limit to so many bytes above what is in use.
+fn limit_above_use(client: &mut Client, bytes: u64, policy: &str) -> u64 {
+    let limit = settled(client) + bytes;
+    assert!(client.cmd(&format!("CONFIG SET maxmemory {limit} maxmemory-policy {policy}")) == "OK");
+    limit
+}
+
+/// Four clients make filters of mixed sizes until each has been refused, or has written so many bytes. Returns whether one
+/// was refused.
+fn write_from_four(server: &Server, limit: u64, option: &str) -> bool {
+    const CAPACITIES: [u64; 6] = [10, 100, 100, 1_000, 10_000, 100_000];
+    // Three times the limit.
+    const KEYS_EACH: u64 = 3_000;
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..4)
+            .map(|id| {
+                scope.spawn(move || {
+                    let (mut client, mut random, mut refused) = (server.client(), Random::new(id), 0);
+                    for n in 0..KEYS_EACH {
+                        let capacity = random.pick(&CAPACITIES);
+                        match client.cmd(&format!("BF.RESERVE w{id}:{n} 0.01 {capacity}{option}")) {
+                            Value::Simple(_) => assert!(client.cmd(&format!("BF.EXISTS w{id}:{n} x")) == 0),
+                            Value::Error(error) => {
+                                assert_eq!(error, OOM);
+                                refused += 1;
+                            }
+                            other => panic!("{other:?}"),
+                        }
+                        if n % 50 == 0 {
+                            // One filter and some buffers more than the limit at the most.
+                            let used = figure(&mut client, "used_memory");
+                            assert!(used < limit + 2 * MB, "{used} of {limit}");
+                        }
+                        if refused >= 20 {
+                            break;
+                        }
+                    }
+                    refused > 0
+                })
+            })
+            .collect();
+        writers.into_iter().map(|writer| writer.join().expect("a writer")).fold(false, |any, refused| any | refused)
+    })
+}
+
+#[test]
+fn without_eviction_writes_are_refused_and_the_rest_works() {
+    let server = Server::start();
+    let mut client = server.client();
+    assert!(client.cmd("BF.ADD before x") == 1);
+    let limit = limit_above_use(&mut client, 15 * MB, "noeviction");
+    let resident = server.resident_bytes();
+    assert!(write_from_four(&server, limit, ""));
+    assert!(server.resident_bytes() < resident + 15 * MB * 6 / 5 + 4 * MB);
+    // So little is left that small filters are refused as well.
+    let mut n = 0;
+    while client.cmd(&format!("BF.RESERVE fill:{n} 0.01 2000")) == "OK" {
+        n += 1;
+    }
+    for line in ["BF.RESERVE k 0.01 2000", "BF.ADD before y", "BF.MADD before y z", "BF.INSERT before ITEMS y", "COPY before b"] {
+        if figure(&mut client, "used_memory") > limit {
+            assert_eq!(client.cmd(line).error(), OOM, "{line}");
+        }
+    }
+    assert!(client.cmd("BF.EXISTS before x") == 1 && client.cmd("EXISTS before") == 1);
+    assert_eq!(client.cmd("INFO memory").text().lines().find(|line| line.starts_with("maxmemory:")).map(str::to_string), Some(format!("maxmemory:{limit}")));
+    assert_eq!(figure(&mut client, "evicted_keys"), 0);
+    for n in 0..n {
+        assert!(client.cmd(&format!("DEL fill:{n}")) == 1);
+    }
+    assert!(client.cmd("FLUSHALL") == "OK");
+    wait_until("room", || client.cmd("BF.RESERVE again 0.01 1000") == "OK");
+}
+
+#[test]
+fn what_would_pass_the_limit_is_refused_before_it_is_allocated() {
+    let server = Server::start();
+    let mut client = server.client();
+    assert!(client.cmd("BF.RESERVE grows 0.01 1000 EXPANSION 32768") == "OK");
+    let limit = limit_above_use(&mut client, 15 * MB, "noeviction");
+    for policy in ["noeviction", "allkeys-lru"] {
+        assert!(client.cmd(&format!("CONFIG SET maxmemory-policy {policy}")) == "OK");
+        for line in [
+            "BF.RESERVE large 0.01 100000000",
+            "BF.INSERT large CAPACITY 100000000 ITEMS a",
+            "BF.RESERVE large 0.01 100000000 EX 100",
+        ] {
+            assert_eq!(client.cmd(line).error(), OOM, "{line}");
+        }
+        assert!(client.cmd("EXISTS large") == 0);
+        // Growth: an element of the reply for each item that found no place.
+        let items: Vec<String> = (0..1_100).map(|n| format!("i{n}")).collect();
+        let reply = client.cmd(&format!("BF.MADD grows {}", items.join(" ")));
+        let refused = reply.array().iter().filter(|element| matches!(element, Value::Error(text) if text == OOM)).count();
+        assert!(refused > 0 && reply.array().iter().all(|element| matches!(element, Value::Int(_)) || element.error() == OOM));
+        assert!(client.cmd("BF.INFO grows FILTERS").array()[0] == 1);
+        assert!(client.cmd("BF.EXISTS grows i0") == 1);
+        assert_eq!((figure(&mut client, "evicted_keys"), figure(&mut client, "used_memory_mapped")), (0, 0));
+        assert!(figure(&mut client, "used_memory") < limit);
+    }
+    assert!(client.cmd("CONFIG SET maxmemory 0") == "OK");
+    assert!(client.cmd("BF.RESERVE large 0.01 100000000") == "OK");
+}
+
+#[test]
+fn under_every_policy_the_limit_holds_and_writing_goes_on() {
+    for policy in ["allkeys-lru", "allkeys-lfu", "allkeys-random", "volatile-lru", "volatile-lfu", "volatile-random", "volatile-ttl"] {
+        let volatile = policy.starts_with("volatile");
+        let server = Server::start();
+        let mut client = server.client();
+        if volatile {
+            all_answer(&mut client, (0..500).map(|n| words(&format!("BF.RESERVE stays:{n} 0.01 1000"))), "OK");
+        }
+        let limit = limit_above_use(&mut client, 15 * MB, policy);
+        let resident = server.resident_bytes();
+        assert!(!write_from_four(&server, limit, if volatile { " EX 10000" } else { "" }), "{policy}: somebody was refused");
+        assert!(server.resident_bytes() < resident + 15 * MB * 6 / 5 + 4 * MB, "{policy}");
+        assert!(figure(&mut client, "evicted_keys") > 1_000, "{policy}");
+        if volatile {
+            let left: HashSet<usize> = (0..500).filter(|n| client.cmd(&format!("EXISTS stays:{n}")) == 1).collect();
+            assert_eq!(left.len(), 500, "{policy}");
+        }
+    }
+}
+
+#[test]
+fn a_percentage_is_of_the_memory_that_there_is() {
+    let server = Server::with(&["--maxmemory", "50%"]);
+    let mut client = server.client();
+    let half = figure(&mut client, "maxmemory");
+    assert!(client.cmd("CONFIG SET maxmemory 100%") == "OK");
+    let whole = figure(&mut client, "maxmemory");
+    assert!(whole.abs_diff(2 * half) <= 2 && whole <= figure(&mut client, "total_system_memory"));
+    assert!(client.cmd("CONFIG SET maxmemory 0%").error().contains("percentage"));
+    assert!(client.cmd("CONFIG SET maxmemory 101%").error().contains("percentage"));
+    assert_eq!(figure(&mut client, "maxmemory"), whole);
+}
+
+/// What was flushed goes back to the system, again and again.
+#[test]
+fn flushed_memory_goes_back_to_the_system() {
+    let server = Server::start();
+    let mut client = server.client();
+    let mut idle = 0;
+    for flush in ["FLUSHALL", "FLUSHALL ASYNC", "FLUSHALL SYNC"] {
+        let full = server.resident_bytes();
+        let reserve = |n: usize| words(&format!("BF.RESERVE k:{n} 0.01 {}", [10, 100, 1_000, 5_000][n % 4]));
+        all_answer(&mut client, (0..30_000).map(reserve), "OK");
+        assert!(server.resident_bytes() > full + 30 * MB);
+        assert!(client.cmd(flush) == "OK");
+        // The first round tells what the server holds for itself once it has worked.
+        let least = |bytes: u64| if idle == 0 { full + 12 * MB } else { bytes };
+        wait_until("the memory to go back", || server.resident_bytes() < least(idle + 4 * MB));
+        idle = idle.max(server.resident_bytes());
+    }
+}
+
+/// A life costs a key at most 16 bytes, as the system sees it.
+#[test]
+fn what_a_life_costs() {
+    const KEYS: u64 = 300_000;
+    let bytes_of = |option: &str| {
+        let server = Server::start();
+        let mut client = server.client();
+        let before = (server.resident_bytes(), settled(&mut client));
+        let reserve = |n: u64| words(&format!("BF.RESERVE u:{n} 0.01 10{option}"));
+        all_answer(&mut client, (0..KEYS).map(reserve), "OK");
+        let after = (server.resident_bytes(), settled(&mut client));
+        (after.0 - before.0, after.1 - before.1)
+    };
+    let (without, with) = (bytes_of(""), bytes_of(" EX 100000"));
+    // The buffers of either load come and go: a megabyte.
+    assert!(with.0 <= without.0 + 16 * KEYS + MB, "resident: {without:?} {with:?}");
+    assert!(with.1 <= without.1 + 16 * KEYS, "used_memory: {without:?} {with:?}");
+}
