@@ -15,6 +15,7 @@ use super::held::Held;
 use super::latch::{Latch, Wait};
 use super::shard::{Record, Recorder, Shard};
 use super::table::NameHash;
+use super::watch::{Flag, Key};
 use std::sync::atomic::Ordering;
 
 /// One key that a long command has for itself. It goes back when this is dropped, and who waits for it is woken.
@@ -146,11 +147,13 @@ impl Drop for Latched {
     }
 }
 
-/// All keys of a long transaction, in a shard of their own. They go back when this is dropped, all at one moment.
+/// All keys of a long transaction, in a shard of their own. They go back when this is dropped, all at one moment: then those
+/// who watch them see what was changed.
 pub struct LatchedKeys {
     keyspace: Arc<Keyspace>,
     shard: Arc<Mutex<Shard>>,
-    keys: Vec<(usize, Box<[u8]>)>,
+    /// Each key, and whether it was changed.
+    keys: Vec<(Key, Flag)>,
     latch: Arc<Latch>,
 }
 
@@ -159,11 +162,7 @@ impl Keyspace {
     ///
     /// # Errors
     /// [`Wait`] when another long command has one of them; none is taken then.
-    pub fn latch_keys(
-        self: &Arc<Self>,
-        keys: Vec<(usize, Box<[u8]>)>,
-        held: &mut Held<'_>,
-    ) -> Result<LatchedKeys, Wait> {
+    pub fn latch_keys(self: &Arc<Self>, keys: Vec<Key>, held: &mut Held<'_>) -> Result<LatchedKeys, Wait> {
         let (latch, private) = (Arc::new(Latch::default()), Arc::new(Mutex::new(Shard::default())));
         for (db, name) in &keys {
             let hash = self.common.hash(name);
@@ -180,6 +179,10 @@ impl Keyspace {
                 }
             });
         }
+        let keys: Vec<_> = keys.into_iter().map(|key| (key, Flag::default())).collect();
+        let mut shard = private.lock();
+        keys.iter().for_each(|(key, changed)| shard.watched.add(key.clone(), changed.clone()));
+        drop(shard);
         Ok(LatchedKeys { keyspace: self.clone(), shard: private, keys, latch })
     }
 }
@@ -202,8 +205,8 @@ impl Drop for LatchedKeys {
     fn drop(&mut self) {
         let keyspace = &self.keyspace;
         let mut private = self.shard.lock();
-        let mut held = keyspace.lock_for_return(self.keys.iter().map(|(db, name)| (*db, &name[..])));
-        for (db, name) in &self.keys {
+        let mut held = keyspace.lock_for_return(self.keys.iter().map(|((db, name), _)| (*db, &name[..])));
+        for ((db, name), changed) in &self.keys {
             let hash = keyspace.common.hash(name);
             let own = private.tables[*db].remove(hash, name);
             held.shard(hash, |shard| {
@@ -214,6 +217,9 @@ impl Drop for LatchedKeys {
                     shard.tables[*db].set_due(hash, life);
                 }
                 shard.away.retain(|(_, latch)| !Arc::ptr_eq(latch, &self.latch));
+                if changed.is_raised() {
+                    shard.watched.touch(*db, name);
+                }
             });
         }
         drop(held);

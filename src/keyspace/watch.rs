@@ -14,7 +14,7 @@ use super::Keyspace;
 pub(super) struct Flag(Arc<AtomicBool>);
 
 impl Flag {
-    fn is_raised(&self) -> bool {
+    pub(super) fn is_raised(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }
 
@@ -23,7 +23,8 @@ impl Flag {
     }
 }
 
-type Key = (usize, Box<[u8]>);
+/// A name, and the number of its database.
+pub(super) type Key = (usize, Box<[u8]>);
 
 /// The watched names of a shard.
 #[derive(Default)]
@@ -47,7 +48,8 @@ impl Watched {
         touched.for_each(|(_, flags)| flags.iter().for_each(Flag::raise));
     }
 
-    fn add(&mut self, key: Key, flag: Flag) {
+    /// Raise this flag when the key is changed.
+    pub(super) fn add(&mut self, key: Key, flag: Flag) {
         self.flags.entry(key).or_default().push(flag);
     }
 

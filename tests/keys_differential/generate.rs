@@ -473,7 +473,6 @@ impl Generator {
             "DBSIZE x",
             "RANDOMKEY x",
             "SELECT",
-           
             "NOSUCH",
             "NOSUCH a b",
         ];
