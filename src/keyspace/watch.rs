@@ -87,6 +87,11 @@ impl Watch {
         }
     }
 
+    /// The keys. Whoever holds them all and finds the flag down knows that it stays down until he is done.
+    pub fn keys(&self) -> impl Iterator<Item = (usize, &[u8])> + Clone {
+        self.keys.iter().map(|(db, name)| (*db, &name[..]))
+    }
+
     /// Whether one of the keys was changed.
     #[must_use]
     pub fn is_raised(&self) -> bool {

@@ -191,3 +191,38 @@ fn nor_while_databases_are_emptied() {
     run(&server, 800, &["FLUSHDB", "SWAPDB 0 1", "FLUSHALL ASYNC", "SCAN 0"]);
     count_and_compare(&server);
 }
+
+/// Two clients each see that neither of two keys is there, and each makes one of them: only one may be allowed to. Neither
+/// transaction uses the key that the other one changes, it only watches it.
+#[test]
+fn a_watched_key_counts_although_the_transaction_does_not_use_it() {
+    const ROUNDS: usize = 3000;
+    let server = Server::start();
+    let barrier = std::sync::Barrier::new(2);
+    let made: Vec<Vec<bool>> = std::thread::scope(|scope| {
+        let workers = [0, 1].map(|own| {
+            let (server, barrier) = (&server, &barrier);
+            scope.spawn(move || {
+                let mut client = server.client();
+                (0..ROUNDS).map(|round| (barrier.wait(), make_unless_there(&mut client, round, own)).1).collect()
+            })
+        });
+        workers.map(|worker| worker.join().expect("a worker")).into()
+    });
+    let both = (0..ROUNDS).filter(|round| made[0][*round] && made[1][*round]).count();
+    assert_eq!(both, 0, "rounds of {ROUNDS} in which both made their key");
+}
+
+/// Makes one of two keys if neither is there; whether it was made.
+fn make_unless_there(client: &mut Client, round: usize, own: usize) -> bool {
+    let keys = [0, 1].map(|side| format!("skew:{round}:{side}"));
+    client.cmd(&format!("WATCH {} {}", keys[0], keys[1]));
+    if client.cmd(&format!("EXISTS {} {}", keys[0], keys[1])) != 0 {
+        assert!(client.cmd("UNWATCH") == "OK");
+        return false;
+    }
+    let mut add = words(&format!("BF.MADD {} item", keys[own]));
+    // Every fourth transaction is a long one, which takes its keys out of their tables.
+    add.extend((0..if round % 4 == 0 { 5000 } else { 0 }).map(|n| n.to_string()));
+    transaction(client, &[add]) != Value::Null
+}
