@@ -15,6 +15,8 @@
 mod frames;
 #[path = "keys_differential/generate.rs"]
 mod generate;
+#[path = "keys_differential/inside.rs"]
+mod inside;
 #[path = "keys_differential/pair.rs"]
 mod pair;
 mod support;
