@@ -15,20 +15,33 @@
 mod frames;
 #[path = "keys_differential/generate.rs"]
 mod generate;
+#[path = "keys_differential/inside.rs"]
+mod inside;
 #[path = "keys_differential/pair.rs"]
 mod pair;
 mod support;
+#[path = "keys_differential/timing.rs"]
+mod timing;
+#[path = "keys_differential/torn.rs"]
+mod torn;
 
 use generate::Generator;
 use pair::{CONNECTIONS, Difference, Pair, Step};
 use std::collections::BTreeMap;
-use support::{Server, show_args};
+use support::{Client, Server, Value, show_args};
 
 const SEQUENCE: usize = 200;
 
 /// Every rule's name; what it means stands in `tests/differences.md`.
 const RULES: [&str; 6] =
     ["latest-life", "copy", "restore-version", "restore-trailing", "restore-types", "watch-real-change"];
+
+/// The replies to a command with this many items.
+fn many(client: &mut Client, command: &str, key: &str, count: usize) -> Vec<Value> {
+    let mut args = vec![command.to_string(), key.to_string()];
+    args.extend((0..count).map(|n| format!("many:{n}")));
+    client.call(&args).array().to_vec()
+}
 
 fn setting(name: &str, default: u64) -> u64 {
     let text = std::env::var(name).unwrap_or_else(|_| default.to_string());

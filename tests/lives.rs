@@ -116,7 +116,10 @@ fn a_key_that_a_long_command_has_is_not_forgotten() {
         .collect();
     keyspace.clock().set(START + 1_005);
     expire_all(&keyspace);
-    assert_eq!(keyspace.lives(0) as i64 - away.len() as i64, (0..20_000).filter(|n| n % 7 != 0 && n % 10 > 5).count() as i64);
+    assert_eq!(
+        keyspace.lives(0) as i64 - away.len() as i64,
+        (0..20_000).filter(|n| n % 7 != 0 && n % 10 > 5).count() as i64
+    );
     drop(away);
     keyspace.clock().set(START + 2_000);
     expire_all(&keyspace);
@@ -314,7 +317,10 @@ fn whatever_happens_to_a_key_it_goes_at_its_time() {
     keyspace.clock().set(now);
     expire_all(&keyspace);
     assert!((0..DATABASES).all(|db| keyspace.lives(db) == 0));
-    assert_eq!((0..DATABASES).map(|db| keyspace.len(db)).sum::<usize>(), model.values().filter(|life| life.is_none()).count());
+    assert_eq!(
+        (0..DATABASES).map(|db| keyspace.len(db)).sum::<usize>(),
+        model.values().filter(|life| life.is_none()).count()
+    );
 }
 
 /// Four clients prolong their keys again and again while time goes on and keys are removed: none goes that was prolonged in

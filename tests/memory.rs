@@ -102,12 +102,14 @@ fn what_is_counted_is_what_the_allocator_gives() {
     all_answer(&mut client, (0..KEYS).step_by(3).map(|n| words(&format!("UNLINK {}", name_of(n)))), "1");
     agree(&mut client, idle, "a third deleted");
 
-    let rename = |n: usize| words(&format!("RENAME {} {}", name_of(n), format_args!("other:{n:0>width$}", width = n % 300)));
+    let rename =
+        |n: usize| words(&format!("RENAME {} {}", name_of(n), format_args!("other:{n:0>width$}", width = n % 300)));
     all_answer(&mut client, (1..KEYS).step_by(3).map(rename), "OK");
     agree(&mut client, idle, "a third renamed");
 
     all_answer(&mut client, (2..KEYS).step_by(6).map(|n| words(&format!("COPY {} copy:{n}", name_of(n)))), "1");
-    let set = |n: usize| words(&if n / 6 % 2 == 0 { format!("PERSIST copy:{n}") } else { format!("EXPIRE copy:{n} 1000") });
+    let set =
+        |n: usize| words(&if n / 6 % 2 == 0 { format!("PERSIST copy:{n}") } else { format!("EXPIRE copy:{n} 1000") });
     pipeline(&mut client, (2..KEYS).step_by(6).map(set), |_| {});
     agree(&mut client, idle, "a sixth copied, their lives changed");
 
@@ -382,13 +384,18 @@ fn without_eviction_writes_are_refused_and_the_rest_works() {
     while client.cmd(&format!("BF.RESERVE fill:{n} 0.01 2000")) == "OK" {
         n += 1;
     }
-    for line in ["BF.RESERVE k 0.01 2000", "BF.ADD before y", "BF.MADD before y z", "BF.INSERT before ITEMS y", "COPY before b"] {
+    for line in
+        ["BF.RESERVE k 0.01 2000", "BF.ADD before y", "BF.MADD before y z", "BF.INSERT before ITEMS y", "COPY before b"]
+    {
         if figure(&mut client, "used_memory") > limit {
             assert_eq!(client.cmd(line).error(), OOM, "{line}");
         }
     }
     assert!(client.cmd("BF.EXISTS before x") == 1 && client.cmd("EXISTS before") == 1);
-    assert_eq!(client.cmd("INFO memory").text().lines().find(|line| line.starts_with("maxmemory:")).map(str::to_string), Some(format!("maxmemory:{limit}")));
+    assert_eq!(
+        client.cmd("INFO memory").text().lines().find(|line| line.starts_with("maxmemory:")).map(str::to_string),
+        Some(format!("maxmemory:{limit}"))
+    );
     assert_eq!(figure(&mut client, "evicted_keys"), 0);
     for n in 0..n {
         assert!(client.cmd(&format!("DEL fill:{n}")) == 1);
@@ -416,8 +423,12 @@ fn what_would_pass_the_limit_is_refused_before_it_is_allocated() {
         // Growth: an element of the reply for each item that found no place.
         let items: Vec<String> = (0..1_100).map(|n| format!("i{n}")).collect();
         let reply = client.cmd(&format!("BF.MADD grows {}", items.join(" ")));
-        let refused = reply.array().iter().filter(|element| matches!(element, Value::Error(text) if text == OOM)).count();
-        assert!(refused > 0 && reply.array().iter().all(|element| matches!(element, Value::Int(_)) || element.error() == OOM));
+        let refused =
+            reply.array().iter().filter(|element| matches!(element, Value::Error(text) if text == OOM)).count();
+        assert!(
+            refused > 0
+                && reply.array().iter().all(|element| matches!(element, Value::Int(_)) || element.error() == OOM)
+        );
         assert!(client.cmd("BF.INFO grows FILTERS").array()[0] == 1);
         assert!(client.cmd("BF.EXISTS grows i0") == 1);
         assert_eq!((figure(&mut client, "evicted_keys"), figure(&mut client, "used_memory_mapped")), (0, 0));
@@ -429,7 +440,15 @@ fn what_would_pass_the_limit_is_refused_before_it_is_allocated() {
 
 #[test]
 fn under_every_policy_the_limit_holds_and_writing_goes_on() {
-    for policy in ["allkeys-lru", "allkeys-lfu", "allkeys-random", "volatile-lru", "volatile-lfu", "volatile-random", "volatile-ttl"] {
+    for policy in [
+        "allkeys-lru",
+        "allkeys-lfu",
+        "allkeys-random",
+        "volatile-lru",
+        "volatile-lfu",
+        "volatile-random",
+        "volatile-ttl",
+    ] {
         let volatile = policy.starts_with("volatile");
         let server = Server::start();
         let mut client = server.client();
@@ -438,7 +457,10 @@ fn under_every_policy_the_limit_holds_and_writing_goes_on() {
         }
         let limit = limit_above_use(&mut client, 15 * MB, policy);
         let resident = server.resident_bytes();
-        assert!(!write_from_four(&server, limit, if volatile { " EX 10000" } else { "" }), "{policy}: somebody was refused");
+        assert!(
+            !write_from_four(&server, limit, if volatile { " EX 10000" } else { "" }),
+            "{policy}: somebody was refused"
+        );
         assert!(server.resident_bytes() < resident + 15 * MB * 6 / 5 + 4 * MB, "{policy}");
         assert!(figure(&mut client, "evicted_keys") > 1_000, "{policy}");
         if volatile {

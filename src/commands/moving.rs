@@ -288,6 +288,7 @@ fn copy(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
                 Some(_) => None,
                 None => {
                     let keyspace = context.keyspace;
+                    keyspace.may_take()?;
                     let mut names: Vec<_> = order.keys().map(|(db, name)| (db, Box::from(name))).collect();
                     names.sort_unstable();
                     Some(keyspace.latch_keys(names, &mut keyspace.lock(order.keys())?)?)

@@ -1,9 +1,9 @@
 //! `MULTI`, `EXEC`, `DISCARD`, `WATCH`, `UNWATCH`: several commands in one step.
 //!
 //! Between MULTI and EXEC requests are checked for form and kept. EXEC knows the keys of all of them from their rows, locks
-//! the shards of these keys (all shards, if one goes over whole databases) in their order, looks whether a watched key was
-//! changed, and runs everything under these locks. A transaction that takes long takes its keys out instead, as a long
-//! command does, and works through its commands in steps; other clients wait for these keys only.
+//! the shards of these keys and of those that are watched (all shards, if one goes over whole databases) in their order, looks
+//! whether a watched key was changed, and runs everything under these locks. A transaction that takes long takes its keys out
+//! instead, as a long command does, and works through its commands in steps; other clients wait for these keys only.
 //!
 //! There is no scripting: a script needs data to compute with, and filters give nothing but yes and no.
 
@@ -15,10 +15,11 @@ use super::error::CommandError;
 use super::introspection::keys_of_request;
 use super::table::{Argument, Command, Flags, Group, KeySpec};
 use crate::config::ClientClass;
-use crate::keyspace::DATABASES;
 use crate::keyspace::held::Held;
+use crate::keyspace::latch::Wait;
 use crate::keyspace::latched::LatchedKeys;
 use crate::keyspace::watch::Watch;
+use crate::keyspace::{DATABASES, Keyspace};
 use crate::resp::{Args, OwnedArgs, Reply, parse_integer};
 
 const FREE: Flags = Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE).with(Flags::FAST);
@@ -155,6 +156,11 @@ impl Scope {
         let long = heavy || words > LONG_WORDS || transaction.bytes > LONG_BYTES;
         Self { keys, whole, long }
     }
+
+    /// Whether the keys are taken out instead of their shards being locked.
+    fn takes_keys(&self) -> bool {
+        self.long && !self.whole
+    }
 }
 
 fn exec(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
@@ -167,16 +173,28 @@ fn exec(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
     }
     let scope = Scope::of(transaction, context.session.db);
     let keyspace = context.keyspace;
+    if scope.takes_keys() {
+        keyspace.may_take()?;
+    }
     // A watched key whose life has ended since counts as changed.
     context.session.watch.iter().for_each(Watch::remove_ended);
-    let names = scope.keys.iter().map(|(db, name)| (*db, &name[..]));
-    let held = if scope.whole { keyspace.lock_all(|_| true)? } else { keyspace.lock(names)? };
+    let held = lock(keyspace, &scope, context.session.watch.as_ref())?;
     let transaction = context.session.transaction.take().unwrap_or_default();
     // Watching ends here. It takes locks to forget a key, so that waits until those of the transaction are given back.
     let watch = context.session.watch.take();
     let outcome = run_held(context, held, scope, transaction, watch.as_ref());
     drop(watch);
     outcome
+}
+
+/// Lock what a transaction works on, and the keys that are watched for it: of two transactions that each watch what the other
+/// changes only one may be done.
+fn lock<'a>(keyspace: &'a Keyspace, scope: &Scope, watch: Option<&Watch>) -> Result<Held<'a>, Wait> {
+    if scope.whole {
+        return keyspace.lock_all(|_| true);
+    }
+    let own = scope.keys.iter().map(|(db, name)| (*db, &name[..]));
+    keyspace.lock(own.chain(watch.into_iter().flat_map(Watch::keys)))
 }
 
 fn run_held<'a>(
@@ -189,7 +207,7 @@ fn run_held<'a>(
     if watch.is_some_and(Watch::is_raised) {
         return Ok(Reply::NullArray);
     }
-    if scope.long && !scope.whole {
+    if scope.takes_keys() {
         let keys = context.keyspace.latch_keys(scope.keys, &mut held)?;
         return Err(Stop::Long(Box::new(LongExec::new(transaction, keys, Replies::of(context)))));
     }

@@ -44,7 +44,7 @@ impl Keyspace {
     /// # Errors
     /// [`Wait`] when another long command has it.
     pub fn latch(self: &Arc<Self>, db: usize, name: &[u8]) -> Result<Option<Latched>, Wait> {
-        self.common.gate.pass()?;
+        self.may_take()?;
         let shard = &mut *self.shard_of(name).write();
         self.latch_in(shard, Home::Table, db, name)
     }
@@ -165,16 +165,23 @@ pub struct LatchedKeys {
 }
 
 impl Keyspace {
-    /// Take these keys, and keep the names of those that are not there.
+    /// Whether keys may be taken out now: not while somebody waits for whole databases.
     ///
     /// # Errors
-    /// [`Wait`] when another long command has one of them, or when somebody waits for whole databases; none is taken then.
+    /// [`Wait`]: try again.
+    pub fn may_take(&self) -> Result<(), Wait> {
+        self.common.gate.pass()
+    }
+
+    /// Take these keys, and keep the names of those that are not there. Ask [`Keyspace::may_take`] first.
+    ///
+    /// # Errors
+    /// [`Wait`] when another long command has one of them; none is taken then.
     pub fn latch_keys(
         self: &Arc<Self>,
         mut names: Vec<(usize, Box<[u8]>)>,
         held: &mut Held<'_>,
     ) -> Result<LatchedKeys, Wait> {
-        self.common.gate.pass()?;
         names.sort_unstable();
         names.dedup();
         let latch = Arc::new(Latch::default());

@@ -16,7 +16,7 @@ use super::Keyspace;
 pub(super) struct Flag(Arc<AtomicBool>);
 
 impl Flag {
-    fn is_raised(&self) -> bool {
+    pub(super) fn is_raised(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }
 
@@ -25,7 +25,8 @@ impl Flag {
     }
 }
 
-type Key = (usize, Box<[u8]>);
+/// A name, and the number of its database.
+pub(super) type Key = (usize, Box<[u8]>);
 
 /// The watched names of a shard.
 #[derive(Default)]
@@ -101,6 +102,11 @@ impl Watch {
             self.keyspace.shard_of(name).write().watched.add(&key, self.flag.clone());
             self.keys.insert(key);
         }
+    }
+
+    /// The keys. Whoever holds them all and finds the flag down knows that it stays down until he is done.
+    pub fn keys(&self) -> impl Iterator<Item = (usize, &[u8])> + Clone {
+        self.keys.iter().map(|(db, name)| (*db, &name[..]))
     }
 
     /// Whether one of the keys was changed.
