@@ -444,6 +444,9 @@ impl<'a> EntryRef<'a> {
     /// The kind of value, also while it is away; none for a name that only stands for no key.
     #[must_use]
     pub fn kind(self) -> Option<Kind> {
+        if self.form() == Form::PackedBloom {
+            return Some(Kind::Bloom);
+        }
         match self.value() {
             ValueRef::Bloom(_) => Some(Kind::Bloom),
             ValueRef::Busy { kind, .. } => kind,

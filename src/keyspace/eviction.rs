@@ -1,7 +1,7 @@
 //! Which key goes when the memory limit is reached.
 //!
-//! As in Redis a few keys are looked at and the one that fits the policy best goes. The keys looked at are those of random
-//! buckets, and good candidates are remembered from one call to the next, so the choice gets close to the true order.
+//! As in Redis a few keys are looked at and the one that fits the policy best goes: some tens, where Redis looks at five. They
+//! are taken from buckets of several shards, beginning anywhere.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -55,8 +55,10 @@ impl Policy {
 
 /// Keys looked at for each that goes.
 const SAMPLES: usize = 32;
-/// Buckets visited for them at the most: with few keys of the right kind most are empty.
-const BUCKETS: usize = 512;
+/// Keys looked at in one shard at the most, so that they come from several.
+const SAMPLES_A_SHARD: usize = 8;
+/// Buckets visited in one shard at the most: where few keys have a life, most are without one that may go.
+const BUCKETS_A_SHARD: usize = 64;
 
 static SEED: AtomicU64 = AtomicU64::new(0x9e37_79b9_7f4a_7c15);
 
@@ -76,18 +78,15 @@ impl Keyspace {
         let candidates = |db: usize| if policy.only_with_life() { self.lives(db) } else { self.len(db) };
         let dbs: Vec<usize> = (0..DATABASES).filter(|db| candidates(*db) > 0).collect();
         let mut best: Option<(u64, usize, Box<[u8]>)> = None;
-        let (mut seen, now) = (0, self.stamp_now());
-        for _ in 0..BUCKETS {
+        let (mut seen, now, first) = (0, self.stamp_now(), random());
+        // From a random shard on to the next ones: few keys are found as well as many.
+        for step in 0..SHARDS as u64 {
             if seen >= SAMPLES || dbs.is_empty() {
                 break;
             }
             let db = dbs[random() as usize % dbs.len()];
-            let (shard, bucket) = (random() % SHARDS as u64, random() >> 32);
-            let shard = self.shards[shard as usize].0.read();
-            shard.tables[db].scan(bucket, |entry| {
-                if policy.only_with_life() && entry.life().is_none() || entry.kind().is_none() {
-                    return;
-                }
+            let index = (first.wrapping_add(step) % SHARDS as u64) as usize;
+            self.sample(index, db, policy, &mut |entry| {
                 seen += 1;
                 let worth = worth(policy, entry, now);
                 if best.as_ref().is_none_or(|(least, ..)| worth < *least) {
@@ -96,6 +95,28 @@ impl Keyspace {
             });
         }
         best.is_some_and(|(_, db, name)| self.evict_key(db, &name))
+    }
+
+    /// Visit some keys of a shard that may go.
+    fn sample(&self, shard: usize, db: usize, policy: Policy, visit: &mut impl FnMut(EntryRef<'_>)) {
+        let shard = self.shards[shard].0.read();
+        let table = &shard.tables[db];
+        let (mut seen, mut cursor) = (0, random() >> 32);
+        if table.is_empty() {
+            return;
+        }
+        for _ in 0..BUCKETS_A_SHARD {
+            cursor = table.scan(cursor, |entry| {
+                let may_go = !policy.only_with_life() || entry.life().is_some();
+                if may_go && entry.kind().is_some() {
+                    seen += 1;
+                    visit(entry);
+                }
+            });
+            if seen >= SAMPLES_A_SHARD || cursor == 0 {
+                return;
+            }
+        }
     }
 }
 
