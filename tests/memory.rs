@@ -9,7 +9,8 @@ mod process;
 mod support;
 
 use process::figure;
-use seendb::keyspace::entry::Entry;
+use seendb::filters::bloom::{Shape, options};
+use seendb::keyspace::bloom::empty_filter;
 use seendb::keyspace::{Keyspace, Policy};
 use std::collections::HashSet;
 use support::{Client, Random, Server, Value, encode, wait_until};
@@ -152,7 +153,8 @@ fn settled(client: &mut Client) -> u64 {
 
 /// A key in this process: small, so that many are made fast.
 fn insert(keyspace: &Keyspace, db: usize, name: &str, life: Option<u64>) {
-    let entry = Entry::packed_bloom(name.as_bytes(), life, 29, |_| {}).expect("memory");
+    let shape = Shape::first(10, 0.01, options::SCALING).expect("a small filter");
+    let entry = empty_filter(name.as_bytes(), &shape, options::SCALING, 2, life).expect("memory");
     assert!(keyspace.write(db, name.as_bytes(), |cell| cell.insert(entry)).is_ok());
 }
 
