@@ -334,7 +334,10 @@ fn whatever_happens_to_a_key_it_goes_at_its_time() {
     keyspace.clock().set(now);
     expire_all(&keyspace);
     assert!((0..DATABASES).all(|db| keyspace.lives(db) == 0));
-    assert_eq!((0..DATABASES).map(|db| keyspace.len(db)).sum::<usize>(), model.values().filter(|life| life.is_none()).count());
+    assert_eq!(
+        (0..DATABASES).map(|db| keyspace.len(db)).sum::<usize>(),
+        model.values().filter(|life| life.is_none()).count()
+    );
 }
 
 /// Four clients prolong their keys again and again while time goes on and keys are removed: none goes that was prolonged in
