@@ -15,7 +15,7 @@
 //! bits covers an aligned run of that order, and so do the two buckets it is split into: an entry that stays is met at
 //! least once whatever splits or merges happen between two steps.
 
-use super::entry::{Entry, EntryGuard, EntryRef, TaggedEntry};
+use super::entry::{Entry, EntryGuard, EntryRef, TaggedEntry, ValueRef};
 
 const SLOTS: usize = 7;
 const SEGMENT_BUCKETS: usize = 16;
@@ -305,6 +305,8 @@ impl Table {
                 bucket.for_each(|entry| match entry.life() {
                     Some(life) if life <= now => names.push(entry.name().into()),
                     Some(life) => next = life.min(next),
+                    // The entry itself is away and comes back without a word: looked for again at the next call.
+                    None if is_away(entry) => next = next.min(now + 1),
                     None => {}
                 });
             });
@@ -324,6 +326,18 @@ impl Table {
         let split = index >= level || index + level < self.buckets;
         let known = if split { 2 * level as u64 - 1 } else { level as u64 - 1 };
         (cursor | !known).reverse_bits().wrapping_add(1).reverse_bits()
+    }
+
+    /// Whether there may be keys with a life about where a scan with this cursor looks.
+    #[must_use]
+    pub fn may_have_lives(&self, cursor: u64) -> bool {
+        self.buckets > 0 && self.due[self.index(cursor) / SEGMENT_BUCKETS] != NEVER
+    }
+
+    /// Every entry with a life, and others; runs of buckets without any are passed over.
+    pub fn for_each_near_lives<'a>(&'a self, mut visit: impl FnMut(EntryRef<'a>)) {
+        let lives = self.segments.iter().zip(&self.due).filter(|(_, due)| **due != NEVER);
+        lives.for_each(|(segment, _)| segment.iter().for_each(|bucket| bucket.for_each(&mut visit)));
     }
 
     /// Some entry, each about as likely as the other; `random` gives 64 random bits a call.
@@ -361,6 +375,11 @@ impl Table {
         (self.segments.capacity() + self.due.capacity()) * size_of::<usize>()
             + (self.segments.len() * SEGMENT_BUCKETS + self.further) * size_of::<Bucket>()
     }
+}
+
+/// Whether a long command has the entry, and this one only stands for it.
+pub(super) fn is_away(entry: EntryRef<'_>) -> bool {
+    matches!(entry.value(), ValueRef::Busy { .. })
 }
 
 fn below(random: u64, bound: usize) -> usize {
