@@ -233,13 +233,16 @@ fn keys_of_every_command() {
             let mut args = vec!["COMMAND".to_string(), sub.into()];
             args.extend(example(&name, command));
             let reply = client.call(&args);
-            let Some(spec) = command.keys.first() else {
+            if command.keys.is_empty() {
                 assert_eq!(reply.error(), "ERR The command has no key arguments", "{name}");
                 continue;
-            };
-            let last = if spec.last < 0 { command.arity.abs() + spec.last } else { spec.last };
-            let expected: Vec<String> =
-                (spec.first..=last).step_by(spec.step as usize).map(|place| format!("key:{place}")).collect();
+            }
+            let mut expected = Vec::new();
+            for spec in command.keys {
+                let last = if spec.last < 0 { command.arity.abs() + spec.last } else { spec.last };
+                expected.extend((spec.first..=last).step_by(spec.step as usize).map(|place| format!("key:{place}")));
+            }
+            let spec = &command.keys[0];
             let keys: Vec<String> = match sub {
                 "GETKEYS" => reply.array().iter().map(Value::text).collect(),
                 _ => reply.array().iter().map(|pair| pair.array()[0].text()).collect(),
