@@ -12,6 +12,8 @@ mod dumps;
 mod filling;
 #[path = "cases/limits.rs"]
 mod limits;
+#[path = "cases/lives.rs"]
+mod lives;
 #[path = "cases/protocol.rs"]
 mod protocol;
 #[path = "cases/replies.rs"]

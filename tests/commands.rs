@@ -237,21 +237,26 @@ fn keys_of_every_command() {
                 assert_eq!(reply.error(), "ERR The command has no key arguments", "{name}");
                 continue;
             }
-            let mut expected = Vec::new();
+            let mut expected: Vec<(String, &[&str])> = Vec::new();
             for spec in command.keys {
                 let last = if spec.last < 0 { command.arity.abs() + spec.last } else { spec.last };
-                expected.extend((spec.first..=last).step_by(spec.step as usize).map(|place| format!("key:{place}")));
+                let places = (spec.first..=last).step_by(spec.step as usize);
+                expected.extend(places.map(|place| (format!("key:{place}"), spec.flags)));
             }
-            let spec = &command.keys[0];
             let keys: Vec<String> = match sub {
                 "GETKEYS" => reply.array().iter().map(Value::text).collect(),
                 _ => reply.array().iter().map(|pair| pair.array()[0].text()).collect(),
             };
-            assert_eq!(keys, expected, "{sub} {name}");
+            assert_eq!(keys, expected.iter().map(|(key, _)| key.clone()).collect::<Vec<_>>(), "{sub} {name}");
             if sub == "GETKEYSANDFLAGS" {
-                let flags = texts(&reply.array()[0].array()[1]);
-                assert_eq!(flags, spec.flags.iter().map(ToString::to_string).collect(), "{name}");
-                assert!(flags.contains("RO") || flags.contains("RW") || flags.contains("OW") || flags.contains("RM"));
+                for (pair, (key, wanted)) in reply.array().iter().zip(&expected) {
+                    let flags = texts(&pair.array()[1]);
+                    assert_eq!(flags, wanted.iter().map(ToString::to_string).collect(), "{name}, {key}");
+                    assert_eq!(
+                        flags.iter().filter(|flag| ["RO", "RW", "OW", "RM"].contains(&flag.as_str())).count(),
+                        1
+                    );
+                }
             }
         }
     }

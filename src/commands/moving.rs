@@ -67,7 +67,7 @@ pub const COMMANDS: &[Command] = &[
         name: "move",
         arity: 3,
         flags: Flags::WRITE.with(Flags::FAST),
-        keys: &[FROM],
+        keys: &[KeySpec { flags: &["RW", "access", "update"], ..SOURCE }],
         summary: "Takes a key to another database, unless a key of that name is there.",
         arguments: &[Argument::KEY, Argument::new("db", ArgumentKind::Integer)],
         handler: move_key,

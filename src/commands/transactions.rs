@@ -171,6 +171,12 @@ fn exec(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
         end(context);
         return Err(CommandError::text("EXECABORT Transaction discarded because of previous errors.").into());
     }
+    let needs_memory = transaction.queue.iter().any(|(command, _)| command.flags.has(Flags::DENYOOM));
+    if needs_memory && context.settings.maxmemory() > 0 && !context.host.make_room() {
+        end(context);
+        let why = CommandError::OutOfMemory.message();
+        return Err(CommandError::Text(format!("EXECABORT Transaction discarded because of: {why}").into()).into());
+    }
     let scope = Scope::of(transaction, context.session.db);
     let keyspace = context.keyspace;
     if scope.takes_keys() {

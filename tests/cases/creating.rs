@@ -210,3 +210,27 @@ fn c104_key_gone_add_makes_a_default_filter() {
     assert_eq!(*client.cmd("BF.INFO k").field("Capacity"), 100);
     manual_says("`NOCREATE`");
 }
+
+#[test]
+fn c104_a_setting_forbids_that_an_add_makes_a_key() {
+    let server = Server::with(&["--filter-create-on-add", "no"]);
+    let mut client = server.client();
+    for line in ["BF.ADD k a", "BF.MADD k a b"] {
+        assert_eq!(refused(&mut client, line), "ERR not found", "{line}");
+    }
+    assert_eq!(refused(&mut client, "BF.INSERT k NOCREATE ITEMS a"), "ERR not found");
+    assert!(client.cmd("BF.RESERVE k 0.001 1000000") == "OK" && client.cmd("BF.ADD k a") == 1);
+    assert!(client.cmd("DEL k") == 1);
+    assert_eq!(refused(&mut client, "BF.ADD k a"), "ERR not found", "no default filter in the place of a reserved one");
+    // In a pipeline, and in a transaction, too.
+    client
+        .send(&[crate::support::encode(&["BF.ADD", "k", "a"]), crate::support::encode(&["BF.ADD", "k", "b"])].concat());
+    assert_eq!([client.read().error(), client.read().error()], ["ERR not found"; 2]);
+    client.cmd("MULTI");
+    client.cmd("BF.ADD k a");
+    assert_eq!(client.cmd("EXEC").array()[0].error(), "ERR not found");
+    // Who names a shape wants the key.
+    assert_eq!(client.cmd("BF.INSERT k CAPACITY 50 ITEMS a"), Value::Array(vec![Value::Int(1)]));
+    assert!(client.cmd("CONFIG SET filter-create-on-add yes") == "OK");
+    assert!(client.cmd("BF.ADD j a") == 1, "the setting counts at once");
+}

@@ -41,6 +41,69 @@ fn c029_sizes_above_4_gib() {
     });
 }
 
+/// The shape of a filter, and what it answers.
+fn state(client: &mut Client, key: &str) -> [Value; 3] {
+    ["BF.INFO", "BF.DEBUG", "TTL"].map(|command| client.cmd(&format!("{command} {key}")))
+}
+
+/// 64 MiB are 67108864 bytes; a filter of 50,000,000 items at 0.01 has 68,923,464.
+#[test]
+fn c090_limit_per_filter() {
+    const TOO_LARGE: &str = "0.01 50000000";
+    const REFUSED: &str = "ERR filter would take 68923464 bytes, 'max-filter-memory' is 67108864";
+    let server = Server::with(&["--max-filter-memory", "64mb"]);
+    let mut client = server.client();
+    assert_eq!(crate::refused(&mut client, &format!("BF.RESERVE k {TOO_LARGE}")), REFUSED);
+    let insert = "BF.INSERT k ERROR 0.01 CAPACITY 50000000 ITEMS a";
+    let reply = client.cmd(insert);
+    let told = if let Value::Array(replies) = &reply { replies[0].error() } else { reply.error() };
+    assert!(told == REFUSED && client.cmd("EXISTS k") == 0, "{told}");
+
+    // Growth: 2000 items, and then 32768 times as many.
+    assert!(client.cmd("BF.RESERVE grows 0.01 2000 EXPANSION 32768") == "OK" && client.cmd("EXPIRE grows 9999") == 1);
+    let mut next = 0;
+    let growth = loop {
+        match client.cmd(&format!("BF.ADD grows item:{next}")) {
+            Value::Error(text) => break text,
+            reply => assert!(next < 2100 && reply.int() <= 1),
+        }
+        next += 1;
+    };
+    assert!(growth.starts_with("ERR filter would take ") && growth.ends_with(", 'max-filter-memory' is 67108864"));
+    let before = state(&mut client, "grows");
+    assert_eq!(client.cmd(&format!("BF.ADD grows item:{next}")).error(), growth);
+    assert_eq!(state(&mut client, "grows")[..2], before[..2], "the filter is as it was");
+    assert!(client.cmd("BF.CARD grows") == 2000 && client.cmd("BF.EXISTS grows item:0") == 1);
+
+    // Loading what another server made: its header, and its dump.
+    let other = Server::start();
+    let mut maker = other.client();
+    assert!(maker.cmd(&format!("BF.RESERVE k {TOO_LARGE}")) == "OK" && maker.cmd("BF.ADD k a") == 1);
+    let header = maker.cmd("BF.SCANDUMP k 0").array()[1].bulk().to_vec();
+    let payload = maker.cmd("DUMP k").bulk().to_vec();
+    let load: [&[u8]; 4] = [b"BF.LOADCHUNK", b"k", b"1", &header];
+    let restore: [&[u8]; 4] = [b"RESTORE", b"k", b"0", &payload];
+    for command in [&load, &restore] {
+        assert_eq!(client.call(command).error(), REFUSED);
+        assert!(client.cmd("EXISTS k") == 0);
+    }
+    // A key that would be replaced stays.
+    client.cmd("BF.ADD k small");
+    let [name, key, life, _] = restore;
+    assert_eq!(client.call(&[name, key, life, &payload, b"REPLACE"]).error(), REFUSED);
+    assert!(client.cmd("BF.EXISTS k small") == 1 && client.cmd("DEL k") == 1);
+
+    // A new value counts at once, in both directions.
+    assert!(client.cmd("CONFIG SET max-filter-memory 1gb") == "OK");
+    assert!(client.call(&restore) == "OK" && client.cmd("BF.EXISTS k a") == 1 && client.cmd("DEL k") == 1);
+    assert!(client.call(&load) == "OK" && client.cmd("DEL k") == 1);
+    assert!(client.cmd(&format!("BF.RESERVE k {TOO_LARGE}")) == "OK");
+    assert!(client.cmd(&format!("BF.ADD grows item:{next}")) == 1, "it grows now");
+    assert!(client.cmd("CONFIG SET max-filter-memory 64mb") == "OK");
+    assert!(client.cmd("BF.ADD k a") == 1, "what is there stays in use");
+    assert_eq!(client.cmd(&format!("BF.RESERVE j {TOO_LARGE}")).error(), REFUSED);
+}
+
 #[test]
 fn c094_a_filter_for_each_user() {
     // The whole case has 1,000,000 keys: SEENDB_C094_KEYS=1000000.

@@ -1,4 +1,5 @@
-"""redis-py against a started server: every BF call of its own Bloom client, in RESP2 and RESP3.
+"""redis-py against a started server: every BF call of its own Bloom client, its transactions and its calls on keys, in RESP2
+and RESP3.
 
   python redis_py.py PROGRAM    starts PROGRAM (seendb) on a free port, checks, stops it; exits 1 at the first wrong reply
 """
@@ -97,6 +98,103 @@ def in_protocol(port, protocol):
     check(f"{name} pipeline adds", {type(answer) for answer in answers[:100]}, {type(yes)})
     check(f"{name} type", r.type("p"), b"MBbloom--")
     check(f"{name} delete", r.delete("p", "missing"), 1)
+    transactions(r, name, yes, no)
+    keys(r, name)
+
+
+def transactions(r, name, yes, no):
+    """What a pipeline is by default, and the loop around WATCH."""
+    for key in ("t", "u", "made"):
+        r.delete(key)
+    pipe = r.pipeline()
+    for n in range(100):
+        pipe.bf().add("t", f"item:{n}")
+    pipe.bf().card("t")
+    pipe.expire("t", 1000)
+    pipe.ttl("t")
+    check(f"{name} transaction", pipe.execute(), [yes] * 100 + [100, True, 1000])
+    check(f"{name} empty transaction", r.pipeline().execute(), [])
+    pipe.bf().madd("t", *(f"item:{n}" for n in range(6000)))
+    pipe.bf().exists("t", "item:5999")
+    answers = pipe.execute()
+    check(f"{name} long transaction", [len(answers[0]), answers[0][0], answers[1]], [6000, no, yes])
+
+    # An error of one command: the others are done.
+    pipe.bf().create("t", 0.01, 10).bf().add("t", "other")
+    check_error(f"{name} transaction with an error", "Command # 1 (BF.RESERVE t 0.01 10) of pipeline caused error: item exists", pipe.execute)
+    pipe.bf().create("t", 0.01, 10)
+    pipe.bf().add("u", "a")
+    answers = pipe.execute(raise_on_error=False)
+    check(f"{name} errors as replies", [str(answers[0]), answers[1]], ["item exists", yes])
+    # A command that is refused at once: none is done.
+    pipe.execute_command("NOSUCH", "a").bf().add("made", "a")
+    try:
+        pipe.execute()
+        raise SystemExit(f"{name} transaction with an unknown command was done")
+    except redis.ResponseError as error:
+        check(f"{name} unknown command in a transaction", "unknown command 'NOSUCH'" in str(error), True)
+    check(f"{name} nothing was done", r.exists("made"), 0)
+
+    # Optimistic locking: what is watched changes once under way.
+    with r.pipeline() as pipe:
+        rounds = 0
+        while True:
+            try:
+                pipe.watch("u", "t")
+                counted = pipe.execute_command("BF.CARD", "u")
+                if rounds == 0:
+                    r.bf().add("u", "in between")
+                rounds += 1
+                pipe.multi()
+                pipe.bf().add("u", f"counted:{counted}")
+                check(f"{name} watched and done", pipe.execute(), [yes])
+                break
+            except redis.WatchError:
+                check(f"{name} watched and changed", rounds, 1)
+    check(f"{name} rounds of the loop", [rounds, r.bf().exists("u", "counted:2"), r.bf().card("u")], [2, yes, 3])
+
+    def move(pipe):
+        taken = pipe.execute_command("BF.EXISTS", "u", "a")
+        pipe.multi()
+        pipe.rename("u", "made").bf().add("made", f"{bool(taken)}")
+
+    check(f"{name} transaction function", r.transaction(move, "u"), [True, yes])
+    with r.pipeline() as pipe:
+        pipe.watch("made")
+        pipe.unwatch()
+        r.bf().add("made", "changed")
+        pipe.multi()
+        pipe.exists("made")
+        check(f"{name} unwatched", pipe.execute(), [1])
+    r.delete("t", "made")
+
+
+def keys(r, name):
+    """Lives and moves."""
+    r.flushall()
+    r.bf().add("k", "a")
+    at = int(time.time()) + 5000
+    check(f"{name} expire of a missing key", r.expire("missing", 10), False)
+    check(f"{name} expireat", r.expireat("k", at), True)
+    check(f"{name} expiretime", [r.expiretime("k"), r.pexpiretime("k")], [at, at * 1000])
+    check(f"{name} expire nx", r.expire("k", 10, nx=True), False)
+    check(f"{name} expire gt", [r.expire("k", 10, gt=True), r.expire("k", 9000, gt=True)], [False, True])
+    check(f"{name} ttl", 8990 <= r.ttl("k") <= 9000 and 8_990_000 <= r.pttl("k") <= 9_000_000, True)
+    check(f"{name} persist", [r.persist("k"), r.persist("k"), r.ttl("k"), r.ttl("missing")], [True, False, -1, -2])
+    r.pexpireat("k", at * 1000 + 7)
+    check(f"{name} copy", [r.copy("k", "j"), r.copy("k", "j"), r.copy("k", "j", replace=True)], [True, False, True])
+    check(f"{name} life of the copy", r.pexpiretime("j"), at * 1000 + 7)
+    check(f"{name} rename", [r.rename("j", "i"), r.renamenx("i", "k"), r.renamenx("i", "h")], [True, False, True])
+    check_error(f"{name} rename of a missing key", "no such key", lambda: r.rename("j", "i"))
+    check(f"{name} move", [r.move("h", 1), r.exists("h"), r.swapdb(1, 2)], [True, 0, True])
+    payload = r.dump("k")
+    check(f"{name} restore", r.restore("j", 0, payload), b"OK")
+    check_error(f"{name} restore over a key", "BUSYKEY Target key name already exists.", lambda: r.restore("j", 0, payload))
+    check(f"{name} restore with options", r.restore("j", at * 1000, payload, replace=True, absttl=True, idletime=5), b"OK")
+    check(f"{name} restored", [r.bf().exists("j", "a") in (1, True), r.pexpiretime("j")], [True, at * 1000])
+    check(f"{name} unlink and touch", [r.unlink("j", "missing"), r.touch("k", "missing"), r.dbsize()], [1, 1, 1])
+    check(f"{name} keys", [r.keys("*"), list(r.scan_iter()), r.randomkey()], [[b"k"], [b"k"], b"k"])
+    check(f"{name} flushdb", [r.flushdb(), r.dbsize()], [True, 0])
 
 
 def main():

@@ -113,3 +113,24 @@ fn with_the_wrong_number_of_words_nothing_is_queued() {
     assert_eq!(client.cmd("EXEC").error(), "EXECABORT Transaction discarded because of previous errors.");
     assert!(client.cmd("EXISTS k") == 0);
 }
+
+/// [regression] Only queueing looked at the memory limit.
+#[test]
+fn a_transaction_that_needs_memory_is_refused_at_the_limit_as_in_redis() {
+    let (ours, theirs) = (Server::start(), Server::peer());
+    for server in [&ours, &theirs] {
+        let (mut client, mut admin) = (server.client(), server.client());
+        client.cmd("BF.ADD there item");
+        for (line, refused) in [("BF.ADD k item", true), ("DEL there", false)] {
+            assert!(client.cmd("MULTI") == "OK" && client.cmd(line) == "QUEUED");
+            assert!(admin.cmd("CONFIG SET maxmemory 1") == "OK");
+            let reply = client.cmd("EXEC");
+            assert!(admin.cmd("CONFIG SET maxmemory 0") == "OK");
+            const REFUSED: &str =
+                "EXECABORT Transaction discarded because of: OOM command not allowed when used memory > 'maxmemory'.";
+            assert_eq!(reply == REFUSED, refused, "{line}: {reply:?}");
+            assert_eq!(client.cmd("EXEC").error(), "ERR EXEC without MULTI");
+        }
+        assert!(client.cmd("EXISTS k there") == 0);
+    }
+}

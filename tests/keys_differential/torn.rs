@@ -192,6 +192,34 @@ fn nor_while_databases_are_emptied() {
     count_and_compare(&server);
 }
 
+/// Clients that send a long transaction and leave before the reply, some of them before the server can have begun.
+#[test]
+fn nor_when_its_client_leaves() {
+    let server = Server::start();
+    for round in 0..300_u64 {
+        let [x, y] = names((round % 5) as usize);
+        let mut request = encode(&["MULTI"]);
+        for key in [&x, &y] {
+            let mut add = words(&format!("BF.MADD {key}"));
+            add.extend((0..3000).map(|n| format!("{round}:{n}")));
+            request.extend(encode(&add));
+        }
+        request.extend(encode(&["EXEC"]));
+        let mut client = server.client();
+        client.send(&request);
+        if round % 3 == 0 {
+            assert!(client.read() == "OK");
+        }
+    }
+    // Whoever comes after them waits for their keys.
+    let mut client = server.client();
+    for pair in 0..5 {
+        read_pairs(&mut client, [pair].into_iter(), true);
+    }
+    let items = count_and_compare(&server);
+    assert!(items > 0, "none of them was done");
+}
+
 /// Two clients each see that neither of two keys is there, and each makes one of them: only one may be allowed to. Neither
 /// transaction uses the key that the other one changes, it only watches it.
 #[test]
