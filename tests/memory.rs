@@ -115,8 +115,9 @@ fn what_is_counted_is_what_the_allocator_gives() {
     agree(&mut client, idle, "a third renamed");
 
     all_answer(&mut client, (2..KEYS).step_by(6).map(|n| words(&format!("COPY {} copy:{n}", name_of(n)))), &ONE);
-    let set =
-        |n: usize| words(&if n / 6 % 2 == 0 { format!("PERSIST copy:{n}") } else { format!("EXPIRE copy:{n} 1000") });
+    let set = |n: usize| {
+        words(&if (n / 6).is_multiple_of(2) { format!("PERSIST copy:{n}") } else { format!("EXPIRE copy:{n} 1000") })
+    };
     pipeline(&mut client, (2..KEYS).step_by(6).map(set), |_| {});
     agree(&mut client, idle, "a sixth copied, their lives changed");
 

@@ -322,9 +322,10 @@ impl<S: Stream> Connection<'_, S> {
         }
         let over_soft = limit.soft > 0 && pending > limit.soft;
         self.state.over_soft_since = over_soft.then(|| self.state.over_soft_since.unwrap_or(now));
-        let soft = self.state.over_soft_since.map(|since| since.saturating_add(limit.soft_seconds));
+        // The clock goes by whole seconds: one more makes sure that the time was really given.
+        let soft = self.state.over_soft_since.map(|since| since.saturating_add(limit.soft_seconds).saturating_add(1));
         let must_read = pending >= PAUSE_BYTES as u64 || self.state.session.closing;
-        let stall = must_read.then_some(self.state.last_progress.saturating_add(STALL_SECONDS));
+        let stall = must_read.then_some(self.state.last_progress.saturating_add(STALL_SECONDS + 1));
         let earliest = soft.into_iter().chain(stall).min().unwrap_or(0);
         self.state.client.cut_off_at.store(earliest, Ordering::Relaxed);
         Ok(())
