@@ -49,7 +49,7 @@ pub struct Pair<'s> {
 }
 
 fn connect(server: &Server, connection: usize) -> Client {
-    if connection % 2 == 0 { server.client() } else { server.client3() }
+    if connection.is_multiple_of(2) { server.client() } else { server.client3() }
 }
 
 impl<'s> Pair<'s> {

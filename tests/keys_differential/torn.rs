@@ -90,7 +90,7 @@ fn read_pairs(client: &mut Client, pairs: impl Iterator<Item = usize>, whole: bo
     }
     if whole {
         let keys = replies[cards].array();
-        assert!(keys.len() as i64 == replies[cards + 1].int() && keys.len() % 2 == 0, "a pair is seen half");
+        assert!(keys.len() as i64 == replies[cards + 1].int() && keys.len().is_multiple_of(2), "a pair is seen half");
     }
 }
 
@@ -251,6 +251,6 @@ fn make_unless_there(client: &mut Client, round: usize, own: usize) -> bool {
     }
     let mut add = words(&format!("BF.MADD {} item", keys[own]));
     // Every fourth transaction is a long one, which takes its keys out of their tables.
-    add.extend((0..if round % 4 == 0 { 5000 } else { 0 }).map(|n| n.to_string()));
+    add.extend((0..if round.is_multiple_of(4) { 5000 } else { 0 }).map(|n| n.to_string()));
     transaction(client, &[add]) != Value::Null
 }
