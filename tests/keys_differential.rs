@@ -1,9 +1,12 @@
 //! Lives, transactions and moves of keys against a real Redis with RedisBloom: the same random commands to both, from four
-//! connections, in RESP2 and RESP3, and every reply equal byte for byte, but for the intended differences of `tests/differences.md`.
+//! connections, in RESP2 and RESP3, and every reply equal byte for byte, but for the intended differences of
+//! `tests/differences.md`.
 //!
-//! What is given as a time from now on is compared as exactly as the two commands were apart. After each sequence of 200 commands all
-//! keys are compared: bits, lives, and each dump loaded into the other server. The moments at which lives end are tested
-//! in `keys_differential/timing.rs`, with no random in it; transactions of many clients at once in `keys_differential/torn.rs`.
+//! What is given as a time from now on is compared as exactly as the two commands were apart. After each sequence of 200
+//! commands all keys are compared: bits, lives, and each dump loaded into the other server.
+//!
+//! Beside it, with no random: the moments at which lives end (`timing.rs`), transactions that the peer cannot be asked for
+//! (`inside.rs`), and transactions of many clients at once (`torn.rs`).
 //!
 //! | environment | meaning | default |
 //! | --- | --- | --- |

@@ -37,8 +37,8 @@ const NO_KEY: &[u8] = b"nosuch";
 
 /// The latest life that can be kept, in milliseconds since 1970.
 pub const LATEST_LIFE: i64 = (1 << 48) - 1;
-/// Moments far ahead, in milliseconds since 1970. A life that is one of them, or such a number of seconds, was given as a moment, so that both servers must tell it
-/// exactly.
+/// Moments far ahead, in milliseconds since 1970. A life that is one of them, or such a number of seconds, was given as a
+/// moment, so that both servers must tell it exactly.
 pub const MOMENTS: [i64; 7] = [
     4_102_444_800_123,
     5_000_000_000_777,

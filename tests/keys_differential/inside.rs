@@ -50,7 +50,8 @@ fn of_several_databases_for_a_copy_the_last_counts() {
     }
 }
 
-/// [regression] A `SELECT` of a database that is not there was followed to some other one; the keys of a long transaction got lost.
+/// [regression] A `SELECT` of a database that is not there was followed to some other one, and the keys of a long transaction
+/// got lost.
 #[test]
 fn a_refused_select_changes_nothing_for_the_commands_after_it() {
     let server = Server::start();
