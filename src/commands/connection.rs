@@ -7,7 +7,7 @@ use super::dispatch::Outcome;
 use super::error::{CommandError, quoted};
 use super::form::help;
 use super::table::{Argument, ArgumentKind, Command, Flags, Group};
-use super::words::{Words, is};
+use super::words::{Words, is, small_integer};
 use crate::keyspace::DATABASES;
 use crate::resp::{Args, Protocol, Reply, parse_integer};
 
@@ -177,7 +177,7 @@ fn ping(_: &mut Context<'_>, args: Args<'_>) -> Outcome {
 }
 
 fn select(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let index = parse_integer(&args[1]).ok_or(CommandError::NotAnInteger)?;
+    let index = small_integer(&args[1])?;
     let index = usize::try_from(index).ok().filter(|index| *index < DATABASES);
     context.session.db = index.ok_or(CommandError::text("ERR DB index is out of range"))?;
     Ok(Reply::Ok)

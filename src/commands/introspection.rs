@@ -123,9 +123,9 @@ fn describe(command: &'static Command, container: Option<&str>) -> Reply {
         Reply::Integer(i64::from(last)),
         Reply::Integer(i64::from(step)),
         words(command.categories()),
-        Reply::Array(Vec::new()),
-        Reply::Array(command.keys.iter().map(describe_keys).collect()),
-        Reply::Array(subcommands.collect()),
+        Reply::Set(Vec::new()),
+        Reply::Set(command.keys.iter().map(describe_keys).collect()),
+        if command.subcommands.is_empty() { Reply::Set(Vec::new()) } else { Reply::Array(subcommands.collect()) },
     ])
 }
 

@@ -1,6 +1,7 @@
 //! Reading a request's words: numbers by Redis' rules, and a cursor for options.
 
-use crate::resp::Args;
+use super::error::CommandError;
+use crate::resp::{Args, parse_integer};
 
 /// An integer without sign: digits without a leading zero; `None` for anything else and beyond 64 bits.
 #[must_use]
@@ -14,6 +15,16 @@ pub fn unsigned(word: &[u8]) -> Option<u64> {
             value.checked_mul(10)?.checked_add(digit)
         }),
     }
+}
+
+/// An integer where Redis keeps it in 32 bits.
+///
+/// # Errors
+/// As Redis words them: no integer, or one outside 32 bits.
+pub fn small_integer(word: &[u8]) -> Result<i32, CommandError> {
+    const RANGE: &str = "ERR value is out of range, value must between -2147483648 and 2147483647";
+    let value = parse_integer(word).ok_or(CommandError::NotAnInteger)?;
+    i32::try_from(value).map_err(|_| CommandError::text(RANGE))
 }
 
 /// A decimal number as Redis 8 reads it; infinities are taken (a range decides), `nan` and blanks are not.

@@ -137,9 +137,18 @@ pub fn encode_double(value: f64, protocol: Protocol, out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\n");
 }
 
+/// For byte strings from this size on exactly the room that is needed is made.
+const LARGE_BULK_BYTES: usize = 1 << 20;
+/// The most bytes that stand around a byte string.
+const BULK_FRAME_BYTES: usize = 32;
+
 /// Appends a byte string.
 #[inline]
 pub fn encode_bulk(bytes: &[u8], out: &mut Vec<u8>) {
+    if bytes.len() >= LARGE_BULK_BYTES {
+        // Doubling would take twice of what is much already.
+        out.reserve_exact(bytes.len() + BULK_FRAME_BYTES);
+    }
     out.reserve(bytes.len() + SHORT_BYTES);
     numbered(b'$', bytes.len(), out);
     out.extend_from_slice(bytes);

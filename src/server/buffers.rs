@@ -11,7 +11,7 @@ use crate::resp::Batch;
 /// Bytes that are read at a time.
 pub(super) const READ_BYTES: usize = 64 << 10;
 /// A buffer larger than this is not kept.
-const KEPT_BYTES: usize = 256 << 10;
+pub(super) const KEPT_BYTES: usize = 256 << 10;
 /// How many sets a thread keeps.
 const KEPT: usize = 16;
 

@@ -18,6 +18,8 @@ pub(super) struct Client {
     pub(super) active: AtomicU32,
     /// Second from which on it is cut off for holding too many replies for too long; 0 for never.
     pub(super) cut_off_at: AtomicU32,
+    /// Second from which on it is no longer read from, because the server ends; 0 for never.
+    pub(super) ends_by: AtomicU32,
     /// The worker that it should be at.
     pub(super) home: AtomicUsize,
     /// The socket, until the connection closes it.
@@ -65,6 +67,7 @@ impl Clients {
             id,
             active: AtomicU32::new(now),
             cut_off_at: AtomicU32::new(0),
+            ends_by: AtomicU32::new(0),
             home: AtomicUsize::new(home),
             socket: Mutex::new(Some(socket)),
         });
@@ -78,9 +81,13 @@ impl Clients {
         self.by_id.lock().remove(&client.id);
     }
 
-    /// End all connections after what has arrived is answered.
-    pub(super) fn end_all(&self) {
-        self.by_id.lock().values().for_each(|client| client.end(Ending::Gracefully));
+    /// End all connections after what has arrived is answered. On a socket that is shut down for reading more may arrive
+    /// all the same: who goes on sending is left alone from second `ends_by` on.
+    pub(super) fn end_all(&self, ends_by: u32) {
+        for client in self.by_id.lock().values() {
+            client.ends_by.store(ends_by, Ordering::Relaxed);
+            client.end(Ending::Gracefully);
+        }
     }
 
     /// Say anew which worker each should be at, of the first so many: those that were active in the last seconds in turn,

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 
-use super::buffers::{Buffers, READ_BYTES};
+use super::buffers::{Buffers, KEPT_BYTES, READ_BYTES};
 use super::client::Client;
 use super::shared::Shared;
 use super::stream::{Socket, Stream};
@@ -196,7 +196,8 @@ impl<S: Stream> Connection<'_, S> {
                 self.write_all().await?;
                 return Ok(None);
             }
-            if self.state.session.closing {
+            let ends_by = self.state.client.ends_by.load(Ordering::Relaxed);
+            if self.state.session.closing || (ends_by > 0 && self.shared.now() >= ends_by) {
                 self.write_all().await?;
                 say_goodbye(&mut self.stream).await?;
                 return Ok(None);
@@ -266,10 +267,17 @@ impl<S: Stream> Connection<'_, S> {
                 Poll::Ready(Ok(written)) => {
                     self.written += written;
                     self.state.last_progress = self.shared.now();
+                    self.state.client.active.store(self.state.last_progress, Ordering::Relaxed);
                     self.counters.bytes_out.add(written as u64);
                 }
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
                 Poll::Pending => {
+                    // A client that reads, but never catches up, must not keep all that it has read.
+                    if self.written >= buffers.output.len() / 2 {
+                        buffers.output.drain(..self.written);
+                        buffers.output.shrink_to(KEPT_BYTES.max(buffers.output.len()));
+                        self.written = 0;
+                    }
                     self.watch_output()?;
                     return Poll::Pending;
                 }

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -145,9 +145,9 @@ fn listen(address: &BindAddress, settings: &Settings) -> io::Result<TcpListener>
 
 fn listen_unix(path: &PathBuf, settings: &Settings) -> io::Result<UnixListener> {
     // A socket that nobody answers at was left behind by a server that was killed.
-    if path.exists()
-        && std::os::unix::net::UnixStream::connect(path).is_err_and(|e| e.kind() == io::ErrorKind::ConnectionRefused)
-    {
+    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
+    let refused = |error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
+    if is_socket && std::os::unix::net::UnixStream::connect(path).is_err_and(refused) {
         std::fs::remove_file(path)?;
     }
     let listener = UnixListener::bind(path)?;

@@ -36,6 +36,8 @@ use worker::{Balancer, Workers};
 
 /// How long the end waits for clients that don't take their replies.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long the end answers clients that go on sending.
+const SENDING_SECONDS: u32 = 1;
 /// The clocks of the keyspace and of idle clients go by seconds; they are set this often.
 const TICK: Duration = Duration::from_millis(100);
 
@@ -94,12 +96,13 @@ async fn keep_time(shared: &Shared) {
 }
 
 async fn end(shared: &Shared, listeners: &Listeners) {
-    shared.clients.end_all();
+    let ends_by = shared.now() + SENDING_SECONDS;
+    shared.clients.end_all(ends_by);
     let deadline = Instant::now() + PATIENCE;
     while shared.clients.len() > 0 && Instant::now() < deadline {
         // Connections that were handed to a worker but not registered yet are met by the next round.
         tokio::time::sleep(Duration::from_millis(2)).await;
-        shared.clients.end_all();
+        shared.clients.end_all(ends_by);
     }
     listeners.clean_up();
     tracing::info!(clients = shared.clients.len(), "bye");
