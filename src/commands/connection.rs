@@ -55,7 +55,7 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: "quit",
         arity: -1,
-        flags: FREE.with(Flags::NO_AUTH).with(Flags::NO_MULTI),
+        flags: FREE.with(Flags::NO_AUTH).with(Flags::AT_ONCE),
         summary: "Ends the connection.",
         arguments: &[Argument::new("ignored", ArgumentKind::String).optional().multiple()],
         handler: |context, _| {
@@ -67,7 +67,7 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: "reset",
         arity: 1,
-        flags: FREE.with(Flags::NO_AUTH).with(Flags::NO_MULTI),
+        flags: FREE.with(Flags::NO_AUTH).with(Flags::AT_ONCE),
         summary: "Brings the connection back to the state of a new one.",
         since: "6.2.0",
         handler: |context, _| {

@@ -169,14 +169,9 @@ fn call(context: &mut Context<'_>, command: Option<&'static Command>, args: Args
     };
     let command = match checked(context, command, args) {
         Ok(command) => command,
-        Err(error) => {
-            if let Some(transaction) = &mut context.session.transaction {
-                transaction.failed = true;
-            }
-            return Err(error.into());
-        }
+        Err(error) => return Err(transactions::refused(context, command, error).into()),
     };
-    if context.session.transaction.is_some() && !command.flags.has(Flags::NO_MULTI) {
+    if context.session.transaction.is_some() && !command.flags.has(Flags::AT_ONCE) {
         return transactions::queue(context, command, args);
     }
     let outcome = (command.handler)(context, args);
@@ -198,6 +193,9 @@ fn checked(
     }
     if !context.session.authenticated && !command.flags.has(Flags::NO_AUTH) {
         return Err(CommandError::text("NOAUTH Authentication required."));
+    }
+    if command.flags.has(Flags::NO_MULTI) && context.session.transaction.is_some() {
+        return Err(CommandError::text("ERR Command not allowed inside a transaction"));
     }
     if has_room(context, command) { Ok(command) } else { Err(CommandError::OutOfMemory) }
 }

@@ -38,6 +38,8 @@ pub enum CommandError {
     Unexpected(Box<[u8]>),
     /// An option given twice.
     GivenTwice(&'static str),
+    /// Two options that exclude each other.
+    Excluded(&'static str, &'static str),
     /// `BF.INSERT`'s own wording for an unknown word.
     UnknownArgument,
     /// A non-scaling filter holds its capacity.
@@ -110,6 +112,7 @@ impl CommandError {
             Self::NoValue(what) => format!("ERR no {what}"),
             Self::OutOfRange { what, min, max } => format!("ERR {what} must be in the range [{min}, {max}]"),
             Self::Unexpected(word) => format!("ERR syntax error, unexpected '{}'", quoted(word)),
+            Self::Excluded(one, other) => format!("ERR syntax error, '{one}' with '{other}'"),
             Self::GivenTwice(word) => format!("ERR syntax error, '{word}' given twice"),
             Self::TooManyFilters { filters, limit } => {
                 format!("ERR filter has {filters} sub-filters, 'bf-max-filters' is {limit}")

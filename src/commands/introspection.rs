@@ -115,7 +115,9 @@ fn words<'a>(words: impl IntoIterator<Item = &'a str>) -> Reply {
 
 /// The ten fields of `COMMAND INFO`.
 fn describe(command: &'static Command, container: Option<&str>) -> Reply {
-    let (first, last, step) = command.keys.first().map_or((0, 0, 0), |keys| (keys.first, keys.last, keys.step));
+    // The old form has one range for all keys.
+    let (first, step) = command.keys.first().map_or((0, 0), |keys| (keys.first, keys.step));
+    let last = command.keys.last().map_or(0, |keys| keys.last);
     let subcommands = command.subcommands.iter().map(|sub| describe(sub, Some(command.name)));
     Reply::Array(vec![
         Reply::text(full_name(command, container)),

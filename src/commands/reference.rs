@@ -34,7 +34,7 @@ const FLAGS: [(Flags, &str); 10] = [
     (Flags::STALE, "allowed on a replica without its primary (as above)"),
     (Flags::FAST, "costs little whatever the request"),
     (Flags::NO_AUTH, "allowed before `AUTH`"),
-    (Flags::NO_MULTI, "not queued between `MULTI` and `EXEC`"),
+    (Flags::NO_MULTI, "not allowed between `MULTI` and `EXEC`"),
 ];
 
 /// The whole reference page.

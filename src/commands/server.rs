@@ -81,7 +81,7 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: "shutdown",
         arity: -1,
-        flags: ADMIN,
+        flags: ADMIN.with(Flags::NO_MULTI),
         summary: "Ends the server, after what was accepted is answered.",
         arguments: &[
             Argument::word("nosave", "NOSAVE"),

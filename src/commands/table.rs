@@ -77,8 +77,10 @@ impl Flags {
     pub const FAST: Self = Self(1 << 7);
     /// Allowed before AUTH.
     pub const NO_AUTH: Self = Self(1 << 8);
-    /// Not queued by MULTI.
+    /// Not allowed between MULTI and EXEC.
     pub const NO_MULTI: Self = Self(1 << 9);
+    /// Done at once between MULTI and EXEC; not shown.
+    pub const AT_ONCE: Self = Self(1 << 12);
     /// Goes over whole databases; not shown.
     pub const ALL_KEYS: Self = Self(1 << 10);
     /// Copies whole values, which takes long for large ones; not shown.

@@ -25,20 +25,22 @@ use crate::resp::{Args, OwnedArgs, Reply, parse_integer};
 const FREE: Flags = Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE).with(Flags::FAST);
 const ROW: Command = Command { group: Group::Transactions, since: "1.2.0", ..Command::DEFAULT };
 
+const EXEC: &str = "exec";
+
 /// The rows of this family.
 pub const COMMANDS: &[Command] = &[
     Command {
         name: "multi",
         arity: 1,
-        flags: FREE.with(Flags::NO_MULTI),
+        flags: FREE.with(Flags::AT_ONCE),
         summary: "Begins a transaction.",
         handler: multi,
         ..ROW
     },
     Command {
-        name: "exec",
+        name: EXEC,
         arity: 1,
-        flags: Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE).with(Flags::NO_MULTI),
+        flags: Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE).with(Flags::AT_ONCE),
         summary: "Runs the commands of a transaction in one step.",
         complexity: "That of the commands",
         handler: exec,
@@ -47,7 +49,7 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: "discard",
         arity: 1,
-        flags: FREE.with(Flags::NO_MULTI),
+        flags: FREE.with(Flags::AT_ONCE),
         summary: "Drops the commands of a transaction.",
         complexity: "O(n), n commands",
         since: "2.0.0",
@@ -57,7 +59,7 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: "watch",
         arity: -2,
-        flags: FREE.with(Flags::NO_MULTI),
+        flags: FREE.with(Flags::AT_ONCE),
         keys: &[KeySpec { first: 1, last: -1, step: 1, flags: &["RO"] }],
         summary: "Lets the next EXEC do nothing if one of these keys is changed before.",
         complexity: "O(n), n keys",
@@ -94,6 +96,20 @@ pub(super) fn queue(context: &mut Context<'_>, command: &'static Command, args: 
     transaction.bytes += owned.heap_bytes() + size_of::<(&Command, OwnedArgs)>();
     transaction.queue.push((command, owned));
     Ok(Reply::simple("QUEUED"))
+}
+
+/// A request was refused for its form, or for now: a transaction that it was to belong to is not run. An EXEC that is refused
+/// ends its transaction.
+pub(super) fn refused(context: &mut Context<'_>, command: &Command, error: CommandError) -> CommandError {
+    let Some(transaction) = &mut context.session.transaction else { return error };
+    transaction.failed = true;
+    if command.name != EXEC {
+        return error;
+    }
+    end(context);
+    let text = error.message();
+    let reason = text.strip_prefix("ERR ").unwrap_or(&text);
+    CommandError::Text(format!("EXECABORT Transaction discarded because of: {reason}").into())
 }
 
 fn multi(context: &mut Context<'_>, _: Args<'_>) -> Outcome {

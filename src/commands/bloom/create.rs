@@ -174,11 +174,23 @@ pub(super) fn reserve(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     })?
 }
 
+/// A life is given at most once, in whatever unit.
+///
+/// # Errors
+/// It was given before.
+pub(super) fn check_one_life(given: &mut Option<life::Unit>, unit: life::Unit) -> Result<(), CommandError> {
+    match given.replace(unit) {
+        None => Ok(()),
+        Some(before) if before == unit => Err(CommandError::GivenTwice(unit.word())),
+        Some(before) => Err(CommandError::Excluded(before.word(), unit.word())),
+    }
+}
+
 fn reserve_options(args: Args<'_>, settings: &Settings, now: u64) -> Result<NewFilter, CommandError> {
     let mut filter = NewFilter::by_default(settings);
     filter.set_error(error_rate(&args[2])?);
     filter.set_capacity(capacity(&args[3], settings)?);
-    let (mut growth, mut non_scaling) = (None, false);
+    let (mut growth, mut non_scaling, mut given_life) = (None, false, None);
     let mut words = Words::from(args, 4);
     while let Some(word) = words.next() {
         if is(word, "EXPANSION") {
@@ -192,9 +204,7 @@ fn reserve_options(args: Args<'_>, settings: &Settings, now: u64) -> Result<NewF
                 return Err(CommandError::GivenTwice("NONSCALING"));
             }
         } else if let Some(unit) = life::unit(word) {
-            if filter.life.is_some() {
-                return Err(CommandError::GivenTwice(unit.word()));
-            }
+            check_one_life(&mut given_life, unit)?;
             let value = words.next().ok_or(CommandError::NoValue(unit.lower_word()))?;
             filter.set_life(life::moment(value, unit, now, "bf.reserve")?);
         } else {

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use smallvec::SmallVec;
 
-use super::create::{Bounds, NewFilter, capacity, error_rate, expansion, grow};
+use super::create::{Bounds, NewFilter, capacity, check_one_life, error_rate, expansion, grow};
 use crate::commands::context::Context;
 use crate::commands::dispatch::{LongCommand, Outcome, Stop};
 use crate::commands::error::CommandError;
@@ -161,7 +161,7 @@ fn insert_options(args: Args<'_>, settings: &Settings, now: u64) -> Result<(Miss
     // RedisBloom has one text for a value that is no number and one that is out of range here.
     let bad = |text| move |_| CommandError::text(text);
     let mut filter = NewFilter::by_default(settings);
-    let (mut no_create, mut non_scaling, mut life) = (false, false, None);
+    let (mut no_create, mut non_scaling, mut life, mut given_life) = (false, false, None, None);
     let mut words = Words::from(args, 2);
     while let Some(word) = words.next() {
         if is(word, "ITEMS") {
@@ -189,10 +189,9 @@ fn insert_options(args: Args<'_>, settings: &Settings, now: u64) -> Result<(Miss
         } else if is(word, "NONSCALING") {
             non_scaling = true;
         } else if let Some(unit) = life::unit(word) {
+            check_one_life(&mut given_life, unit)?;
             let value = words.next().ok_or_else(arity)?;
-            if life.replace(life::moment(value, unit, now, "bf.insert")?).is_some() {
-                return Err(CommandError::GivenTwice(unit.word()));
-            }
+            life = Some(life::moment(value, unit, now, "bf.insert")?);
         } else {
             return Err(CommandError::UnknownArgument);
         }
