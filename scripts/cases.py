@@ -90,7 +90,8 @@ def judge(margin, share, which, figures, quiet):
         rate, cpu = ratio(figures, ours, peer, 0), ratio(figures, ours, peer, 1)
         of_smallest, of_peers_smallest = ratio(figures, ours, (SMALLEST, 0), 0), ratio(figures, peer, (SMALLEST, 1), 0)
         of_smallest_cpu = 1 / ratio(figures, ours, (SMALLEST, 0), 1)
-        middle = [f"{statistics.median(f[server][field] for f in figures):.0f}" for field in (0, 1) for server in (ours, peer)]
+        medians = [statistics.median(f[server][field] for f in figures) for field in (0, 1) for server in (ours, peer)]
+        middle = [f"{x:.0f}" for x in medians]
         ratios = [f"{x:.2f}" for x in (rate, of_smallest, of_peers_smallest, cpu, of_smallest_cpu)]
         size = f"{capacity:.0e}".replace("e+0", "e")
         words = [f"{share:.0%}", COMMANDS[which[:2]], *which[1:], size]
@@ -120,7 +121,7 @@ def main():
                 rows, short = judge(a.margin, share, which, figures, quiet)
                 print("\n".join(rows), flush=True)
                 missed, all_quiet = missed + short, all_quiet and quiet
-    print(f"\nrequired: ratio {1 - a.margin:.2f} (1 less the margin), CPU {1 + a.margin:.2f}, {AT_LARGEST_AT_LEAST:.2f} of 1e5 at 4e8")
+    print(f"\nrequired, unrounded: ratio {1 - a.margin:.2f} (1 less the margin), CPU {1 + a.margin:.2f}, {AT_LARGEST_AT_LEAST:.2f} of 1e5 at 4e8")
     print("\n".join(["missed:", *missed]) if missed else "all that was judged holds")
     if not all_quiet:
         print("rows with 'busy': other programs were running, their rates were not judged; run again on a quiet machine")
