@@ -121,7 +121,8 @@ def main():
                 rows, short = judge(a.margin, share, which, figures, quiet)
                 print("\n".join(rows), flush=True)
                 missed, all_quiet = missed + short, all_quiet and quiet
-    print(f"\nrequired, unrounded: ratio {1 - a.margin:.2f} (1 less the margin), CPU {1 + a.margin:.2f}, {AT_LARGEST_AT_LEAST:.2f} of 1e5 at 4e8")
+    least = f"ratio {1 - a.margin:.2f} (1 less the margin), CPU {1 + a.margin:.2f}, {AT_LARGEST_AT_LEAST:.2f} of 1e5 at 4e8"
+    print(f"\nrequired, unrounded: {least}")
     print("\n".join(["missed:", *missed]) if missed else "all that was judged holds")
     if not all_quiet:
         print("rows with 'busy': other programs were running, their rates were not judged; run again on a quiet machine")
