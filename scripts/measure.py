@@ -22,6 +22,7 @@ import os
 import random
 import re
 import shutil
+import signal
 import socket
 import statistics
 import struct
@@ -167,6 +168,7 @@ def small_filters(server, n, batch=1000):
 def both(ours, peer):
     """Our server and the peer, started by these commands; both end with the block."""
     peer = peer or "redis-server --port {port} --dir {dir} --save --loadmodule " + peer_module()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as an exception it ends the servers too
     with contextlib.ExitStack() as stack:
         servers = []
         for command, port in ((ours, 17171), (peer, 17172)):
