@@ -15,7 +15,12 @@ fuzz_target!(|data: &[u8]| {
                 Statement::Set(id, value) => Some((id, value)),
                 Statement::Include { .. } => None,
             });
-            let environment = Environment { cores: 2, memory: Some(1 << 30), folder: PathBuf::from("/") };
+            let environment = Environment {
+                cores: 2,
+                memory: Some(1 << 30),
+                memory_limit: Some(2 << 30),
+                folder: PathBuf::from("/"),
+            };
             let settings = Settings::new(environment, values);
             // Every setting can be shown.
             assert_eq!(settings.get(|_| true).len(), seendb::config::DIRECTIVES.len());
