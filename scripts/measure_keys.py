@@ -5,7 +5,7 @@
                               command at a time notices, beside the same load on keys without lives
   measure_keys.py life-bytes  bytes that a life costs a key, by the resident memory and by used_memory
   measure_keys.py maxmemory   four writers against a limit under every policy: resident memory, errors, victims (where the
-                              use of keys counts, writers pause between batches: 20 MB a second in all)
+                              use of keys counts, writers pause between batches: 14 MB a second in all)
   measure_keys.py give-back   resident memory after FLUSHALL, twice with a load in between
   measure_keys.py large       what a client notices while a filter of 1 GB goes or a filter grows by one
   measure_keys.py all
@@ -220,7 +220,8 @@ def life_bytes(a):
 # The memory limit
 
 LIMIT_MB = 200
-CAPACITIES = (10, 100, 100, 1000, 1000, 10_000, 100_000)
+CAPACITIES = [10] * 4 + [100] * 8 + [1000] * 8 + [10_000] * 3 + [100_000]
+MEAN_BYTES = 7_000
 
 
 def writer(port, number, words, pause, stop, results):
@@ -228,11 +229,14 @@ def writer(port, number, words, pause, stop, results):
     connection, rng, n = Connection(port), random.Random(number), 0
     counts = {"written": 0, "refused": 0, "other": 0}
     while not stop.is_set():
-        names = [b"w%d:%d" % (number, n + i) for i in range(50)]
-        n += 50
-        request = b"".join(
-            reserve(name, rng.choice(CAPACITIES), *words) + encode([b"BF.ADD", name, b"x"]) for name in names)
-        for reply in connection.lines(request, 100).split(b"\r\n")[:-1]:
+        requests = []
+        for n in range(n, n + 50):
+            name, capacity = b"w%d:%d" % (number, n), rng.choice(CAPACITIES)
+            requests.append(reserve(name, capacity, *words))
+            # So many that nearly every page of the filter is touched: what is zero takes no memory.
+            requests += [encode([b"BF.ADD", name, b"%d" % i]) for i in range(1 + min(10, capacity // 2_500))]
+        n += 1
+        for reply in connection.lines(b"".join(requests), len(requests)).split(b"\r\n")[:-1]:
             if reply in (b"+OK", b":1"):
                 counts["written"] += 1
             elif reply + b"\r\n" == OOM:
@@ -256,11 +260,17 @@ def toucher(port, names, command, stop, rounds):
         rounds.value += 1
 
 
-def preload(connection, words_of):
-    """Keys for four fifths of the limit, of about 1.2 KB each."""
-    keys = LIMIT_MB * MB * 4 // 5 // 1400
-    for start, end in batches(0, keys):
-        connection.lines(b"".join(reserve(b"k:%d" % n, 1000, *words_of(n)) for n in range(start, end)), end - start)
+def preload(connection, words_of, sizes):
+    """Keys for four fifths of the limit."""
+    rng = random.Random(11)
+    keys = LIMIT_MB * MB * 4 // 5 // (MEAN_BYTES if sizes == "same" else 1400)
+    capacity = (lambda: rng.choice(CAPACITIES)) if sizes == "same" else (lambda: 1000)
+    for start, end in batches(0, keys, 50):
+        sizes_here = [capacity() for _ in range(start, end)]
+        requests = [reserve(b"k:%d" % n, size, *words_of(n)) for n, size in zip(range(start, end), sizes_here)]
+        requests += [encode([b"BF.ADD", b"k:%d" % n, b"%d" % i]) for n, size in zip(range(start, end), sizes_here)
+                     for i in range(min(10, size // 2_500))]
+        connection.lines(b"".join(requests), len(requests))
     return keys
 
 
@@ -288,7 +298,7 @@ def limit_holds(a, policy, server):
     connection = Connection(PORT)
     volatile = policy.startswith("volatile")
     # With a volatile policy every second key has a life; the later its number the later it ends.
-    keys = preload(connection, lambda n: (b"EX", b"%d" % (10_000 + n)) if volatile and n % 2 else ())
+    keys = preload(connection, lambda n: (b"EX", b"%d" % (10_000 + n)) if volatile and n % 2 else (), a.sizes)
     time.sleep(2)
     # The half that is used: of those that may go, where only some may.
     may_go = [n for n in range(keys) if not volatile or n % 2]
@@ -301,8 +311,8 @@ def limit_holds(a, policy, server):
         touch.start()
         while rounds.value < 3:
             time.sleep(0.1)
-    # A batch is about a megabyte. Where the use counts, a key that is new must get older than the rounds of use take.
-    pause = 0.2 if touches else 0
+    # A batch is about 350 KB. Where the use counts, a key that is new must get older than the rounds of use take.
+    pause = 0.1 if touches else 0
     words = (b"EX", b"9000") if policy == "volatile-ttl" else (b"EX", b"1000000") if volatile else ()
     writers = [multiprocessing.Process(target=writer, args=(PORT, n, words, pause, stop, results)) for n in range(4)]
     for process in writers:
@@ -329,7 +339,8 @@ def limit_holds(a, policy, server):
             f"{cpu / 1e3 / max(1, total['written'] + total['refused']):.1f} us of server CPU a write")
     ok = most_resident < 240 * MB and total["other"] == 0 and refused_works
     if touches:
-        line += f"; left: {used_left:.1%} of the used half, {others_left:.1%} of the other"
+        line += (f"; each of the used half used every {a.seconds / max(1, rounds.value - 3):.2f} s; "
+                 f"left: {used_left:.1%} of it, {others_left:.1%} of the other half")
         ok &= used_left >= 0.85
     if volatile:
         kept = [n for n in range(keys) if n % 2 == 0]
@@ -486,6 +497,8 @@ def main():
     parser.add_argument("--keys", type=int, default=1_000_000, help="keys that fall due")
     parser.add_argument("--many", type=int, default=10_000_000, help="keys of life-bytes")
     parser.add_argument("--seconds", type=float, default=60, help="of writing under each policy")
+    parser.add_argument("--sizes", choices=["same", "other"], default="same",
+                        help="of the keys that are there when the writers come: of their sizes, or all of 1.3 KB")
     parser.add_argument("--warm", type=float, default=6, help="gigabytes touched beforehand")
     parser.add_argument("--rounds", type=int, default=3, help="of each case of large")
     parser.add_argument("--policy", choices=POLICIES, help="only this one")

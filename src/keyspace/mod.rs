@@ -47,7 +47,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use parking_lot::RwLock;
 
 use clock::Clock;
-use effect::{Cause, Journal};
+use effect::Journal;
 use entry::{EntryRef, Kind};
 pub use eviction::Policy;
 use held::Held;
@@ -372,11 +372,6 @@ impl Keyspace {
     pub fn table_bytes(&self) -> usize {
         let of = |shard: &Padded| shard.0.read().tables.iter().map(Table::allocated_bytes).sum::<usize>();
         self.shards.iter().map(of).sum()
-    }
-
-    /// Delete a key that was chosen to be evicted, if it is still there and free.
-    fn evict_key(&self, db: usize, name: &[u8]) -> bool {
-        self.write(db, name, |cell| cell.delete(Cause::Evicted)).unwrap_or(false)
     }
 
     /// Lock shards whose entries come back from a long transaction: the stand-ins are not waited for.

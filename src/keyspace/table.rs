@@ -334,6 +334,32 @@ impl Table {
         self.buckets > 0 && self.due[self.index(cursor) / SEGMENT_BUCKETS] != NEVER
     }
 
+    /// The run of buckets that the keys may be in whose lives end first, and no later than when.
+    #[must_use]
+    pub fn soonest_segment(&self) -> Option<(u64, usize)> {
+        let dues = self.due.iter().copied().zip(0..).filter(|(due, _)| *due != NEVER);
+        dues.min()
+    }
+
+    /// Of the keys in a run of buckets that are here, the one whose life ends first, and when.
+    pub fn soonest_in(&mut self, segment: usize) -> Option<(u64, Box<[u8]>)> {
+        let mut soonest: Option<(u64, EntryRef<'_>)> = None;
+        let mut away = false;
+        self.segments.get(segment)?.iter().for_each(|bucket| {
+            bucket.for_each(|entry| match entry.life() {
+                Some(life) if soonest.is_none_or(|(least, _)| life < least) => soonest = Some((life, entry)),
+                Some(_) => {}
+                None => away |= is_away(entry),
+            });
+        });
+        let found = soonest.map(|(life, entry)| (life, entry.name().into()));
+        // The lives of entries that are away are not known: the moment stays.
+        if !away {
+            self.due[segment] = found.as_ref().map_or(NEVER, |(life, _)| *life);
+        }
+        found
+    }
+
     /// Every entry with a life, and others; runs of buckets without any are passed over.
     pub fn for_each_near_lives<'a>(&'a self, mut visit: impl FnMut(EntryRef<'a>)) {
         let lives = self.segments.iter().zip(&self.due).filter(|(_, due)| **due != NEVER);
