@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use seendb::codec::payload::dump;
-use seendb::commands::context::{Context, Counters, Host, Session};
+use seendb::commands::context::{Context, Counters, Host, Room, Session};
 use seendb::commands::dispatch::{Progress, execute, write};
 use seendb::config::{Environment, Id, Prepared, SetError, Settings};
 use seendb::keyspace::effect::{Effect, Journal};
@@ -40,11 +40,11 @@ impl Host for Plain {
         Ok(())
     }
     fn settings_changed(&self, _: &[Id]) {}
-    fn make_room(&self) -> bool {
-        true
+    fn make_room(&self, _: u64, _: Duration) -> Room {
+        Room::Made
     }
-    fn has_room_for(&self, _: u64) -> bool {
-        true
+    fn room_for(&self, _: u64, _: bool) -> Room {
+        Room::Made
     }
     fn shut_down(&self) {}
 }

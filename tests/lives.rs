@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use seendb::commands::context::{Context, Counters, Host, Session};
+use seendb::commands::context::{Context, Counters, Host, Room, Session};
 use seendb::commands::dispatch::{Progress, execute, write};
 use seendb::config::{Environment, Id, Prepared, SetError, Settings};
 use seendb::filters::bloom::{Shape, options};
@@ -154,11 +154,11 @@ impl Host for Plain {
         Ok(())
     }
     fn settings_changed(&self, _: &[Id]) {}
-    fn make_room(&self) -> bool {
-        true
+    fn make_room(&self, _: u64, _: Duration) -> Room {
+        Room::Made
     }
-    fn has_room_for(&self, _: u64) -> bool {
-        true
+    fn room_for(&self, _: u64, _: bool) -> Room {
+        Room::Made
     }
     fn shut_down(&self) {}
 }

@@ -11,7 +11,7 @@ mod support;
 use process::figure;
 use seendb::filters::bloom::{Shape, options};
 use seendb::keyspace::bloom::empty_filter;
-use seendb::keyspace::{Keyspace, Policy};
+use seendb::keyspace::{Keyspace, Locks, Policy};
 use std::collections::HashSet;
 use support::{Client, Random, Server, Value, encode, wait_until};
 
@@ -202,14 +202,14 @@ fn half_with_lives() -> Keyspace {
 
 fn evict(keyspace: &Keyspace, policy: Policy, count: usize) {
     for n in 0..count {
-        assert!(keyspace.evict(policy), "{policy:?}: the {n}th of {count}");
+        assert!(keyspace.evict(policy, Locks::Wait), "{policy:?}: the {n}th of {count}");
     }
 }
 
 #[test]
 fn no_key_goes_under_noeviction() {
     let keyspace = half_with_lives();
-    assert!(!keyspace.evict(Policy::NoEviction));
+    assert!(!keyspace.evict(Policy::NoEviction, Locks::Wait));
     assert_eq!(keyspace.len(0), KEYS);
 }
 
@@ -320,7 +320,7 @@ fn volatile_policies_take_all_with_a_life_and_no_other() {
         let keyspace = half_with_lives();
         keyspace.count_uses(policy.goes_by_uses());
         evict(&keyspace, policy, KEYS / 2);
-        assert!(!keyspace.evict(policy), "{policy:?}: no key is left that may go");
+        assert!(!keyspace.evict(policy, Locks::Wait), "{policy:?}: no key is left that may go");
         assert_eq!((keyspace.len(0), keyspace.lives(0)), (KEYS / 2, 0), "{policy:?}");
         assert_eq!(share_left(&keyspace, (0..KEYS).step_by(2)), 1.0, "{policy:?}");
     }
@@ -334,7 +334,7 @@ fn few_among_many_are_found() {
     for policy in [Policy::VolatileLru, Policy::VolatileLfu, Policy::VolatileRandom, Policy::VolatileTtl] {
         (0..3).for_each(|n| insert(&keyspace, 0, &format!("few:{n}"), Some(FAR)));
         evict(&keyspace, policy, 3);
-        assert!(!keyspace.evict(policy));
+        assert!(!keyspace.evict(policy, Locks::Wait));
     }
     assert_eq!(keyspace.len(0), KEYS * 10);
 }
@@ -345,7 +345,7 @@ fn the_last_keys_are_found_in_every_database() {
     for policy in Policy::ALL.into_iter().skip(1) {
         (0..3).for_each(|n| insert(&keyspace, 5 * n, &format!("k:{n}"), Some(FAR)));
         evict(&keyspace, policy, 3);
-        assert!(!keyspace.evict(policy), "{policy:?}");
+        assert!(!keyspace.evict(policy, Locks::Wait), "{policy:?}");
         assert_eq!(keyspace.entry_bytes(), 0);
     }
 }
@@ -363,7 +363,7 @@ fn keys_that_are_away_are_passed_over() {
             .map(|n| keyspace.latch(0, format!("away:{n}").as_bytes()).ok().flatten().expect("it is there"))
             .collect();
         evict(&keyspace, policy, 50);
-        assert!(!keyspace.evict(policy), "{policy:?}");
+        assert!(!keyspace.evict(policy, Locks::Wait), "{policy:?}");
         assert_eq!(keyspace.len(0), 50);
         drop(away);
         evict(&keyspace, policy, 50);
@@ -515,6 +515,66 @@ fn under_every_policy_the_limit_holds_and_writing_goes_on() {
             assert_eq!(left.len(), 500, "{policy}");
         }
     }
+}
+
+/// A large filter, made or grown, loaded or copied, in a transaction or not, pushes out as many as it needs, and no more.
+#[test]
+fn large_filters_push_others_out() {
+    let server = Server::start();
+    let mut client = server.client();
+    let limit = limit_above_use(&mut client, 40 * MB, "allkeys-lru");
+    // 6 MB each: six fit.
+    for n in 0..20 {
+        assert!(client.cmd(&format!("BF.RESERVE large:{n} 0.01 5000000")) == "OK", "{n}");
+        assert!(figure(&mut client, "used_memory") <= limit + MB);
+    }
+    assert!(client.cmd("DBSIZE") == 6 && client.cmd("EXISTS large:19") == 1);
+    assert!(client.cmd("COPY large:19 copy") == 1 && client.cmd("DBSIZE") == 6);
+    let Value::Bulk(payload) = client.cmd("DUMP copy") else { panic!("a payload") };
+    assert!(client.call(&[&b"RESTORE"[..], b"restored", b"0", &payload]) == "OK");
+    assert!(client.cmd("DBSIZE") == 6 && client.cmd("EXISTS restored") == 1);
+    assert!(client.cmd("MULTI") == "OK");
+    (0..2).for_each(|n| assert!(client.cmd(&format!("BF.RESERVE both:{n} 0.01 5000000")) == "QUEUED"));
+    assert_eq!(client.cmd("EXEC"), Value::Array(vec![ok(), ok()]));
+    assert!(client.cmd("DBSIZE") == 6 && client.cmd("EXISTS both:0 both:1") == 2);
+    // No room can be made for this one, and nobody goes in vain.
+    assert_eq!(client.cmd("BF.RESERVE giant 0.01 50000000").error(), OOM);
+    assert!(client.cmd("DBSIZE") == 6);
+    assert!(figure(&mut client, "used_memory") <= limit);
+}
+
+#[test]
+fn growth_pushes_others_out() {
+    let server = Server::start();
+    let mut client = server.client();
+    // One that grows by the way of few items, and one by that of many.
+    for (many, name) in ["few", "many"].into_iter().enumerate() {
+        assert!(client.cmd(&format!("BF.RESERVE {name} 0.01 1000 EXPANSION 5000")) == "OK");
+        let limit = limit_above_use(&mut client, 12 * MB, "allkeys-lru");
+        for n in 0..3 {
+            assert!(client.cmd(&format!("BF.RESERVE other:{n} 0.01 3000000")) == "OK");
+        }
+        let count = [1_100, 100_000][many];
+        let items: Vec<String> = (0..count).map(|n| format!("i{n}")).collect();
+        let reply = client.cmd(&format!("BF.MADD {name} {}", items.join(" ")));
+        let new = reply.array().iter().filter(|answer| **answer == 1).count();
+        assert!(reply.array().iter().all(|answer| matches!(answer, Value::Int(_))) && new > count * 98 / 100);
+        assert!(client.cmd(&format!("BF.INFO {name} FILTERS")).array()[0] == 2);
+        assert!(figure(&mut client, "used_memory") <= limit + MB && figure(&mut client, "evicted_keys") > 0);
+        assert!(client.cmd("FLUSHALL") == "OK" && client.cmd("CONFIG SET maxmemory 0") == "OK");
+    }
+}
+
+#[test]
+fn a_lower_limit_takes_effect_without_a_write() {
+    let server = Server::start();
+    let mut client = server.client();
+    let reserve = |n: usize| words(&format!("BF.RESERVE k:{n} 0.01 1000"));
+    all_answer(&mut client, (0..10_000).map(reserve), &ok());
+    let limit = figure(&mut client, "used_memory") - 5 * MB;
+    assert!(client.cmd(&format!("CONFIG SET maxmemory {limit} maxmemory-policy allkeys-random")) == "OK");
+    wait_until("keys to go", || figure(&mut client, "used_memory") <= limit);
+    assert!(figure(&mut client, "evicted_keys") > 1_000);
 }
 
 #[test]

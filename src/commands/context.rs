@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use super::table::Command;
 use crate::config::{Id, Prepared, SetError, Settings};
@@ -215,6 +216,17 @@ impl Session {
     }
 }
 
+/// Room under the memory limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    /// There is room.
+    Made,
+    /// There can be, once more keys are evicted.
+    Going,
+    /// There is none: the policy lets no key go, or none is left that may.
+    Refused,
+}
+
 /// What the program around the commands can do for them.
 pub trait Host: Sync {
     /// The text of `INFO` for these sections (lower case); all of them if none is named.
@@ -229,11 +241,14 @@ pub trait Host: Sync {
     /// These settings were changed: whatever depends on them follows.
     fn settings_changed(&self, changed: &[Id]);
 
-    /// Make room for the memory limit by the policy in force; whether there is room now. Called without a lock.
-    fn make_room(&self) -> bool;
+    /// Evict keys by the policy in force until so many bytes more fit under the memory limit, or this time is over. Called
+    /// without a lock.
+    fn make_room(&self, bytes: u64, most: Duration) -> Room;
 
-    /// Whether so many bytes more fit under the memory limit, as far as that can be told with locks held.
-    fn has_room_for(&self, bytes: u64) -> bool;
+    /// Whether so many bytes more fit under the memory limit, asked with locks held. A little more than the limit is let
+    /// through if others can go for it. `at_once`: what does not fit cannot be tried again, so keys are evicted here and now,
+    /// however long that takes, of shards that are not locked.
+    fn room_for(&self, bytes: u64, at_once: bool) -> Room;
 
     /// End the program after what was accepted is answered.
     fn shut_down(&self);

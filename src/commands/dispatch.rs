@@ -3,12 +3,13 @@
 //! [`execute`] works through the requests of one read as a batch. Everything runs where it stands, without an await; what has
 //! to wait or takes long is handed back to the connection as a [`Progress`].
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
 
-use super::context::Context;
+use super::context::{Context, Room};
 use super::error::{CommandError, quoted};
+use super::room::AfterEviction;
 use super::table::{Command, Flags, RUN_LENGTH, Run, find};
 use super::transactions;
 use crate::keyspace::latch::Wait;
@@ -178,7 +179,12 @@ fn call(context: &mut Context<'_>, command: Option<&'static Command>, args: Args
     if !matches!(outcome, Err(Stop::Busy(_))) {
         context.counters.commands.add(1);
     }
-    outcome
+    match outcome {
+        Err(Stop::Refused(CommandError::NoRoomYet { bytes })) => {
+            Err(Stop::Long(Box::new(AfterEviction::new(command, bytes))))
+        }
+        outcome => outcome,
+    }
 }
 
 /// The row that answers a request, which is of its form and allowed now.
@@ -200,9 +206,15 @@ fn checked(
     if has_room(context, command) { Ok(command) } else { Err(CommandError::OutOfMemory) }
 }
 
+/// Before a command at the memory limit keys are evicted for so long. Then it runs, as long as more can go: each command takes
+/// little, and gives many keys this chance.
+const EVICTION_SLICE: Duration = Duration::from_micros(500);
+
 /// Whether the memory limit allows a command, after making room if it must.
-fn has_room(context: &Context<'_>, command: &Command) -> bool {
-    context.settings.maxmemory() == 0 || !command.flags.has(Flags::DENYOOM) || context.host.make_room()
+pub(super) fn has_room(context: &Context<'_>, command: &Command) -> bool {
+    context.settings.maxmemory() == 0
+        || !command.flags.has(Flags::DENYOOM)
+        || context.host.make_room(0, EVICTION_SLICE) != Room::Refused
 }
 
 /// The row that answers a request: a container's subcommand where there is one.

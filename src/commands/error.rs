@@ -69,6 +69,11 @@ pub enum CommandError {
     },
     /// It would pass the memory limit.
     OutOfMemory,
+    /// It would pass the memory limit, unless keys are evicted for so many bytes: see [`super::room`].
+    NoRoomYet {
+        /// Bytes that are needed.
+        bytes: u64,
+    },
     /// A life that cannot be, given to this command.
     BadLife(&'static str),
     /// Larger than any memory.
@@ -100,7 +105,9 @@ impl CommandError {
             Self::NonScalingFull => return "ERR non scaling filter is full".into(),
             Self::CannotGrow => return "ERR problem inserting into filter".into(),
             Self::CannotCreate => return "ERR could not create filter".into(),
-            Self::OutOfMemory => return "OOM command not allowed when used memory > 'maxmemory'.".into(),
+            Self::OutOfMemory | Self::NoRoomYet { .. } => {
+                return "OOM command not allowed when used memory > 'maxmemory'.".into();
+            }
             Self::BadLife(command) => format!("ERR invalid expire time in '{command}' command"),
             Self::TooLarge => {
                 return "ERR Insufficient memory to create filter: more than 1152921504606846976 bytes needed".into();

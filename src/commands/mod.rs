@@ -15,6 +15,7 @@ pub mod life;
 pub mod lives;
 pub mod moving;
 pub mod reference;
+pub mod room;
 pub mod server;
 pub mod table;
 pub mod transactions;

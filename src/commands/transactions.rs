@@ -10,7 +10,7 @@
 use std::time::{Duration, Instant};
 
 use super::context::{Context, Transaction};
-use super::dispatch::{LongCommand, Outcome, Stop};
+use super::dispatch::{LongCommand, Outcome, Stop, has_room};
 use super::error::CommandError;
 use super::introspection::keys_of_request;
 use super::table::{Argument, Command, Flags, Group, KeySpec};
@@ -187,8 +187,8 @@ fn exec(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
         end(context);
         return Err(CommandError::text("EXECABORT Transaction discarded because of previous errors.").into());
     }
-    let needs_memory = transaction.queue.iter().any(|(command, _)| command.flags.has(Flags::DENYOOM));
-    if needs_memory && context.settings.maxmemory() > 0 && !context.host.make_room() {
+    let needs_memory = transaction.queue.iter().find(|(command, _)| command.flags.has(Flags::DENYOOM));
+    if needs_memory.is_some_and(|(command, _)| !has_room(context, command)) {
         end(context);
         let why = CommandError::OutOfMemory.message();
         return Err(CommandError::Text(format!("EXECABORT Transaction discarded because of: {why}").into()).into());

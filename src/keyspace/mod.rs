@@ -49,7 +49,7 @@ use parking_lot::RwLock;
 use clock::Clock;
 use effect::Journal;
 use entry::{EntryRef, Kind};
-pub use eviction::Policy;
+pub use eviction::{Locks, Policy};
 use held::Held;
 use latch::{Gate, Wait};
 use latched::is_nothing;

@@ -102,6 +102,7 @@ async fn keep_time(shared: &Shared) {
             shared.keyspace.expire(part, EXPIRY_PARTS);
             tokio::task::yield_now().await;
         }
+        shared.keep_limit();
     }
 }
 

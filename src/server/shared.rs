@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -10,9 +10,9 @@ use tokio::sync::Notify;
 use super::client::Clients;
 use super::worker::Workers;
 use super::{allocator, files, info, logging};
-use crate::commands::context::{Counter, Counters, Host};
+use crate::commands::context::{Counter, Counters, Host, Room};
 use crate::config::{Id, Prepared, SetError, Settings};
-use crate::keyspace::{Keyspace, Policy};
+use crate::keyspace::{Keyspace, Locks, Policy};
 
 /// What all threads of the server share.
 pub(super) struct Shared {
@@ -56,8 +56,11 @@ pub(super) struct Totals {
     pub(super) bytes_out: u64,
 }
 
-/// A filter that grows may pass the memory limit by this part of it, when others can be evicted afterwards.
+/// The memory limit may be passed by this part of it, when others can be evicted afterwards.
 const SMALL_SHARE: u64 = 64;
+
+/// How long keys are evicted at each tick if the memory limit is passed.
+const KEEPING_LIMIT: Duration = Duration::from_millis(20);
 
 /// So many choices of a key to be evicted may fail before a command is refused.
 const EVICTION_TRIES: u32 = 8;
@@ -147,8 +150,41 @@ impl Shared {
         self.swept.fetch_add(cut_off, Ordering::Relaxed);
     }
 
+    /// Whether so many bytes more stay within the memory limit.
+    fn fits(&self, bytes: u64) -> bool {
+        let limit = self.settings.maxmemory();
+        limit == 0 || self.used_memory().saturating_add(bytes) <= limit
+    }
+
+    /// Evict keys until so many bytes more fit, or this time is over.
+    fn evict_for(&self, bytes: u64, most: Duration, locks: Locks) -> Room {
+        if self.fits(bytes) {
+            return Room::Made;
+        }
+        let (begun, policy, mut failures) = (Instant::now(), self.policy(), 0);
+        while policy != Policy::NoEviction && bytes <= self.settings.maxmemory() {
+            // A key that was chosen may be gone or busy by now.
+            failures += u32::from(!self.keyspace.evict(policy, locks));
+            if self.fits(bytes) {
+                return Room::Made;
+            }
+            if failures > EVICTION_TRIES {
+                break;
+            }
+            if begun.elapsed() >= most {
+                return Room::Going;
+            }
+        }
+        Room::Refused
+    }
+
     fn policy(&self) -> Policy {
         Policy::ALL.get(self.settings.maxmemory_policy()).copied().unwrap_or(Policy::NoEviction)
+    }
+
+    /// Evict for a while if the memory limit is passed: it may have been lowered, and nobody write.
+    pub(super) fn keep_limit(&self) {
+        self.make_room(0, KEEPING_LIMIT);
     }
 
     /// Ends when somebody asked for the end.
@@ -184,26 +220,23 @@ impl Host for Shared {
         }
     }
 
-    fn make_room(&self) -> bool {
-        let limit = self.settings.maxmemory();
-        let mut failures = 0;
-        while limit > 0 && self.used_memory() > limit {
-            // A key that was chosen may be gone or busy by now.
-            failures += u32::from(!self.keyspace.evict(self.policy()));
-            if failures > EVICTION_TRIES || self.policy() == Policy::NoEviction {
-                return false;
-            }
-        }
-        true
+    fn make_room(&self, bytes: u64, most: Duration) -> Room {
+        self.evict_for(bytes, most, Locks::Wait)
     }
 
-    fn has_room_for(&self, bytes: u64) -> bool {
+    fn room_for(&self, bytes: u64, at_once: bool) -> Room {
         let limit = self.settings.maxmemory();
-        if limit == 0 || self.used_memory().saturating_add(bytes) <= limit {
-            return true;
+        if self.fits(bytes) {
+            return Room::Made;
         }
-        // Under the locks nothing can be evicted. What is small goes in, and others go before the next command.
-        self.policy() != Policy::NoEviction && bytes <= limit / SMALL_SHARE
+        if self.policy() == Policy::NoEviction || bytes > limit {
+            return Room::Refused;
+        }
+        match self.fits(bytes.saturating_sub(limit / SMALL_SHARE)) {
+            true => Room::Made,
+            false if at_once => self.evict_for(bytes, Duration::MAX, Locks::Try),
+            false => Room::Going,
+        }
     }
 
     fn shut_down(&self) {

@@ -1,6 +1,6 @@
 //! Making Bloom filters, and making them grow: options, ranges, limits of memory.
 
-use crate::commands::context::{Context, Host};
+use crate::commands::context::{Context, Host, Room};
 use crate::commands::dispatch::{Outcome, Stop};
 use crate::commands::error::CommandError;
 use crate::commands::life;
@@ -31,11 +31,13 @@ pub(super) struct NewFilter {
 pub(in crate::commands) struct Bounds<'a> {
     settings: &'a Settings,
     host: &'a dyn Host,
+    /// The command cannot be tried again: it belongs to a transaction.
+    at_once: bool,
 }
 
 impl<'a> Bounds<'a> {
     pub(in crate::commands) fn of(context: &Context<'a>) -> Self {
-        Self { settings: context.settings, host: context.host }
+        Self { settings: context.settings, host: context.host, at_once: context.held.is_some() }
     }
 
     /// The settings.
@@ -49,10 +51,11 @@ impl<'a> Bounds<'a> {
         if total > limit {
             return Err(CommandError::FilterTooLarge { bytes: total, limit });
         }
-        if !self.host.has_room_for(more) {
-            return Err(CommandError::OutOfMemory);
+        match self.host.room_for(more, self.at_once) {
+            Room::Made => Ok(()),
+            Room::Going => Err(CommandError::NoRoomYet { bytes: more }),
+            Room::Refused => Err(CommandError::OutOfMemory),
         }
-        Ok(())
     }
 
     /// Whether what was loaded, of so many bytes, may be kept.

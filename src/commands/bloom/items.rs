@@ -10,10 +10,11 @@ use std::time::Instant;
 use smallvec::SmallVec;
 
 use super::create::{Bounds, NewFilter, capacity, check_one_life, error_rate, expansion, grow};
-use crate::commands::context::Context;
+use crate::commands::context::{Context, Host, Room};
 use crate::commands::dispatch::{LongCommand, Outcome, Stop};
 use crate::commands::error::CommandError;
 use crate::commands::life;
+use crate::commands::room;
 use crate::commands::table::RUN_LENGTH;
 use crate::commands::words::{Words, is};
 use crate::config::Settings;
@@ -33,13 +34,52 @@ const GROUP: usize = RUN_LENGTH;
 type Group<'a> = SmallVec<[&'a [u8]; GROUP]>;
 
 /// The answers of one command, an array in the end. Errors are rare: until the first one they are kept as booleans.
-#[derive(Default)]
 struct Answers {
     bools: SmallVec<[bool; 32]>,
     with_errors: Option<Vec<Reply>>,
+    /// The command has one item and one answer.
+    single: bool,
+    /// The next item needs a sub-filter of so many bytes, for which keys have to be evicted.
+    wants_room: Option<u64>,
+    /// How often that was tried, and for which item.
+    tries: (u8, usize),
+    /// No more keys can be evicted.
+    no_room: bool,
 }
 
 impl Answers {
+    fn new(single: bool) -> Self {
+        Self { bools: SmallVec::new(), with_errors: None, single, wants_room: None, tries: (0, 0), no_room: false }
+    }
+
+    /// An item was refused: its answer, unless it is tried again.
+    fn refused(&mut self, error: &CommandError) {
+        let tries = if self.tries.1 == self.len() { self.tries.0 } else { 0 };
+        match error {
+            CommandError::NoRoomYet { bytes } if tries < room::TRIES && !self.no_room => {
+                (self.wants_room, self.tries) = (Some(*bytes), (tries + 1, self.len()));
+            }
+            _ => self.push_error(error),
+        }
+    }
+
+    /// Evict keys until about this moment; whether adding can go on.
+    fn make_room(&mut self, host: &dyn Host, until: Instant) -> bool {
+        let Some(bytes) = self.wants_room else { return true };
+        match host.make_room(bytes, until.saturating_duration_since(Instant::now())) {
+            Room::Going => return false,
+            Room::Made => {}
+            Room::Refused => self.no_room = true,
+        }
+        self.wants_room = None;
+        true
+    }
+
+    fn take(&mut self) -> Self {
+        let single = self.single;
+        std::mem::replace(self, Self::new(single))
+    }
+
     fn len(&self) -> usize {
         self.with_errors.as_ref().map_or(self.bools.len(), Vec::len)
     }
@@ -58,14 +98,11 @@ impl Answers {
     }
 
     fn into_reply(self) -> Reply {
-        self.with_errors.map_or(Reply::Bools(self.bools), Reply::Array)
-    }
-
-    /// The answer of a command with one item.
-    fn into_single(self) -> Reply {
-        match self.with_errors.and_then(|mut replies| replies.pop()) {
-            Some(reply) => reply,
-            None => Reply::Bool(self.bools.first().copied().unwrap_or_default()),
+        match (self.with_errors, self.single) {
+            (None, false) => Reply::Bools(self.bools),
+            (Some(replies), false) => Reply::Array(replies),
+            (None, true) => Reply::Bool(self.bools.first().copied().unwrap_or_default()),
+            (Some(mut replies), true) => replies.pop().unwrap_or(Reply::Null),
         }
     }
 }
@@ -91,18 +128,11 @@ impl Missing {
 struct Items<'a> {
     args: Args<'a>,
     first: usize,
-    /// The command has one item and one answer.
-    single: bool,
 }
 
 impl<'a> Items<'a> {
     fn of(args: Args<'a>, first: usize) -> Self {
-        Self { args: args.slice_from(first), first, single: false }
-    }
-
-    /// The one item of `BF.ADD`.
-    fn single(args: Args<'a>) -> Self {
-        Self { single: true, ..Self::of(args, 2) }
+        Self { args: args.slice_from(first), first }
     }
 
     fn len(self) -> usize {
@@ -141,19 +171,19 @@ fn group_len(bloom: BloomRef<'_>) -> usize {
 /// `BF.ADD key item`
 pub(super) fn add(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let missing = Missing::by_add(context.settings);
-    Ok(add_items(context, args, Items::single(args), &missing)?.into_single())
+    Ok(add_items(context, args, (Items::of(args, 2), true), &missing)?.into_reply())
 }
 
 /// `BF.MADD key item …`
 pub(super) fn add_many(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let missing = Missing::by_add(context.settings);
-    Ok(add_items(context, args, Items::of(args, 2), &missing)?.into_reply())
+    Ok(add_items(context, args, (Items::of(args, 2), false), &missing)?.into_reply())
 }
 
 /// `BF.INSERT key [CAPACITY n] [ERROR r] [EXPANSION n] [NOCREATE] [NONSCALING] ITEMS item …`
 pub(super) fn insert(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let (missing, first) = insert_options(args, context.settings, context.keyspace.clock().now())?;
-    Ok(add_items(context, args, Items::of(args, first), &missing)?.into_reply())
+    Ok(add_items(context, args, (Items::of(args, first), false), &missing)?.into_reply())
 }
 
 fn insert_options(args: Args<'_>, settings: &Settings, now: u64) -> Result<(Missing, usize), CommandError> {
@@ -213,9 +243,15 @@ enum Found {
     WrongType,
 }
 
-fn add_items(context: &mut Context<'_>, args: Args<'_>, items: Items<'_>, missing: &Missing) -> Result<Answers, Stop> {
+/// Add items; `single` if the command has one item and one answer.
+fn add_items(
+    context: &mut Context<'_>,
+    args: Args<'_>,
+    (items, single): (Items<'_>, bool),
+    missing: &Missing,
+) -> Result<Answers, Stop> {
     let (name, bounds, may_latch) = (&args[1], Bounds::of(context), context.may_latch());
-    let mut answers = Answers::default();
+    let mut answers = Answers::new(single);
     let found = match context.held {
         Some(_) => context.peek(name, |entry| first_look(entry, items))?,
         None => context.keyspace.share(context.session.db, name, |entry, record| match first_look(entry, items) {
@@ -234,8 +270,8 @@ fn add_items(context: &mut Context<'_>, args: Args<'_>, items: Items<'_>, missin
     if answers.len() > 0 {
         // Some are in already. The rest follows, whatever comes in between: nothing may be tried twice.
         return match add_rest(context, name, items, &mut answers) {
-            Ok(()) => Ok(answers),
-            Err(_) => Err(Stop::Long(Box::new(RestAdd { first: items.first, answers }))),
+            Ok(()) if answers.wants_room.is_none() => Ok(answers),
+            _ => Err(Stop::Long(Box::new(RestAdd { first: items.first, answers }))),
         };
     }
     let long = matches!(found, Found::Long) && may_latch;
@@ -254,15 +290,16 @@ fn add_items(context: &mut Context<'_>, args: Args<'_>, items: Items<'_>, missin
         }
         Ok(())
     })??;
+    if answers.wants_room.is_some() {
+        return Err(Stop::Long(Box::new(RestAdd { first: items.first, answers })));
+    }
     if !long {
         return Ok(answers);
     }
     // The key was there a moment ago. Should it be gone again by now, everything is tried once more.
     match context.latch(name)? {
-        Some(latched) => {
-            Err(Stop::Long(Box::new(LongAdd { latched, first: items.first, single: items.single, answers })))
-        }
-        None => add_items(context, args, items, missing),
+        Some(latched) => Err(Stop::Long(Box::new(LongAdd { latched, first: items.first, answers }))),
+        None => add_items(context, args, (items, single), missing),
     }
 }
 
@@ -349,8 +386,8 @@ fn add_group(
         match add_one(entry, &mut added, bounds, item) {
             Ok(was_added) => answers.push(was_added),
             Err(error) => {
-                answers.push_error(&error);
-                if error == CommandError::NonScalingFull {
+                answers.refused(&error);
+                if error == CommandError::NonScalingFull || answers.wants_room.is_some() {
                     added.tell();
                     return ControlFlow::Break(());
                 }
@@ -421,25 +458,26 @@ fn add_rest(context: &mut Context<'_>, name: &[u8], items: Items<'_>, answers: &
     })
 }
 
-/// The rest of an add that was begun under the shared lock and met a key that is away.
+/// The rest of an add that was begun and met a key that is away, or a growth that other keys have to make room for.
 struct RestAdd {
     first: usize,
     answers: Answers,
 }
 
 impl LongCommand for RestAdd {
-    fn step(&mut self, context: &mut Context<'_>, args: Args<'_>, _: Instant) -> Option<Reply> {
-        let items = Items::of(args, self.first);
-        add_rest(context, &args[1], items, &mut self.answers).ok()?;
-        Some(std::mem::take(&mut self.answers).into_reply())
+    fn step(&mut self, context: &mut Context<'_>, args: Args<'_>, until: Instant) -> Option<Reply> {
+        let (items, answers) = (Items::of(args, self.first), &mut self.answers);
+        if !answers.make_room(context.host, until) {
+            return None;
+        }
+        add_rest(context, &args[1], items, answers).ok()?;
+        answers.wants_room.is_none().then(|| answers.take().into_reply())
     }
 }
 
 struct LongAdd {
     latched: Latched,
     first: usize,
-    /// The command has one item and one answer.
-    single: bool,
     answers: Answers,
 }
 
@@ -447,10 +485,13 @@ impl LongCommand for LongAdd {
     fn step(&mut self, context: &mut Context<'_>, args: Args<'_>, until: Instant) -> Option<Reply> {
         let (items, bounds) = (Items::of(args, self.first), Bounds::of(context));
         let Self { latched, answers, .. } = self;
+        if !answers.make_room(context.host, until) {
+            return None;
+        }
         let done = latched.change(|entry, record| {
             while answers.len() < items.len() {
                 if add_group(entry, record, bounds, items, answers).is_break() {
-                    break;
+                    return answers.wants_room.is_none();
                 }
                 if Instant::now() >= until {
                     return answers.len() == items.len();
@@ -458,11 +499,7 @@ impl LongCommand for LongAdd {
             }
             true
         });
-        let single = self.single;
-        done.then(|| std::mem::take(&mut self.answers)).map(|answers| match single {
-            true => answers.into_single(),
-            false => answers.into_reply(),
-        })
+        done.then(|| answers.take().into_reply())
     }
 }
 
