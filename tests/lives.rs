@@ -127,6 +127,36 @@ fn a_key_that_a_long_command_has_is_not_forgotten() {
     assert_eq!((keyspace.len(0), keyspace.lives(0), keyspace.entry_bytes()), (0, 0, 0));
 }
 
+/// Who holds several keys sees all of them at one moment: what he found does not end before he is done with it.
+#[test]
+fn what_is_held_does_not_end() {
+    let keyspace = keyspace_with(None);
+    for long in [false, true] {
+        insert(&keyspace, b"from", Some(keyspace.clock().now() + 5));
+        insert(&keyspace, b"to", None);
+        let names: [(usize, &[u8]); 2] = [(0, b"from"), (0, b"to")];
+        let mut locked = keyspace.lock(names.into_iter()).ok().expect("they are free");
+        let taken = long.then(|| {
+            let names = names.map(|(db, name)| (db, Box::from(name))).into();
+            keyspace.latch_keys(names, &mut locked).ok().expect("they are free")
+        });
+        let mut held = taken.as_ref().map_or(locked, |taken| taken.hold_at(&keyspace));
+        assert_eq!(held.read(0, b"from", |entry| entry.is_some()).ok(), Some(true));
+        keyspace.clock().set(keyspace.clock().now() + 5);
+        assert_eq!(held.read(0, b"from", |entry| entry.is_some()).ok(), Some(true));
+        assert!(matches!(held.rename(0, b"from", b"to"), Ok(Ok(()))));
+        assert_eq!(
+            held.read(0, b"to", |entry| entry.and_then(|entry| entry.life())).ok(),
+            Some(Some(held.moment() + 5))
+        );
+        drop(held);
+        drop(taken);
+        assert_eq!(keyspace.read(0, b"to", |entry| entry.is_some()).ok(), Some(false));
+        expire_all(&keyspace);
+        assert_eq!(keyspace.len(0), 0);
+    }
+}
+
 /// One that is away when its own time comes goes when it is back.
 #[test]
 fn a_key_whose_time_comes_while_a_long_command_has_it_goes_afterwards() {

@@ -97,6 +97,12 @@ impl<'a> Context<'a> {
         }
     }
 
+    /// The time in milliseconds since 1970; inside a transaction that of its beginning.
+    #[must_use]
+    pub fn now(&self) -> u64 {
+        self.held.as_ref().map_or_else(|| self.keyspace.clock().now(), Held::moment)
+    }
+
     /// Whether a command may work in steps. One in a short transaction may not: its keys' shards are locked.
     #[must_use]
     pub fn may_latch(&self) -> bool {

@@ -187,7 +187,7 @@ impl Condition {
 fn expire(context: &mut Context<'_>, args: Args<'_>, unit: Unit, command: &'static str) -> Outcome {
     let condition = Condition::of(args)?;
     let value = parse_integer(&args[2]).ok_or(CommandError::NotAnInteger)?;
-    let now = context.keyspace.clock().now();
+    let now = context.now();
     let at = unit.at(value, now).ok_or(CommandError::BadLife(command))?;
     context.write(&args[1], |cell| {
         let Some(entry) = cell.get() else { return Ok(Reply::Integer(0)) };
@@ -226,7 +226,7 @@ fn persist(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
 
 /// A figure made from the key's life and the time now; -2 without a key, -1 without a life.
 fn life(context: &mut Context<'_>, args: Args<'_>, figure: impl Fn(u64, u64) -> u64) -> Outcome {
-    let now = context.keyspace.clock().now();
+    let now = context.now();
     let life = context.read(&args[1], |entry| entry.map(|entry| entry.life()))?;
     Ok(Reply::Integer(match life {
         None => -2,

@@ -15,6 +15,7 @@ use crate::keyspace::bloom::{BloomCopy, COPIED_AT_ONCE, copied, loaded_filter};
 use crate::keyspace::effect::{Cause, Effect};
 use crate::keyspace::entry::{Entry, EntryRef, LATEST_LIFE, ValueRef};
 use crate::keyspace::held::Held;
+use crate::keyspace::latch::Wait;
 use crate::keyspace::latched::{Latched, LatchedKeys};
 use crate::resp::{Args, Reply, parse_integer};
 
@@ -246,8 +247,14 @@ impl<'a> CopyOrder<'a> {
         [self.from, self.to].into_iter()
     }
 
+    /// Whether there is a key to copy, and place for the copy.
+    fn is_possible(self, held: &mut Held<'_>) -> Result<bool, Wait> {
+        let there = held.read(self.from.0, self.from.1, |entry| entry.is_some())?;
+        Ok(there && (self.replace || held.read(self.to.0, self.to.1, |entry| entry.is_none())?))
+    }
+
     /// Put the copy in its place.
-    fn finish(self, held: &mut Held<'_>, copy: Entry) -> Result<(), crate::keyspace::latch::Wait> {
+    fn finish(self, held: &mut Held<'_>, copy: Entry) -> Result<(), Wait> {
         held.put(self.to.0, self.to.1, copy)?;
         held.write(self.from.0, self.from.1, |cell| {
             cell.note(&Effect::Copied { db: self.to.0, to: self.to.1 });
@@ -264,7 +271,7 @@ fn copy(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
         Heavy(u64),
     }
     let found = context.with_keys(order.keys(), |held| {
-        if !order.replace && held.read(order.to.0, order.to.1, |entry| entry.is_some())? {
+        if !order.is_possible(held)? {
             return Ok(Found::Nothing);
         }
         let copied = held.read(order.from.0, order.from.1, |entry| match entry {
@@ -289,9 +296,13 @@ fn copy(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
                 None => {
                     let keyspace = context.keyspace;
                     keyspace.may_take()?;
-                    let mut names: Vec<_> = order.keys().map(|(db, name)| (db, Box::from(name))).collect();
-                    names.sort_unstable();
-                    Some(keyspace.latch_keys(names, &mut keyspace.lock(order.keys())?)?)
+                    let mut held = keyspace.lock(order.keys())?;
+                    // Both may have changed since.
+                    if !order.is_possible(&mut held)? {
+                        return Ok(Reply::Integer(0));
+                    }
+                    let names = order.keys().map(|(db, name)| (db, Box::from(name))).collect();
+                    Some(keyspace.latch_keys(names, &mut held)?)
                 }
             };
             let mut long = LongCopy { keys, copy: None };
@@ -454,7 +465,7 @@ impl From<PayloadError> for CommandError {
 
 fn restore_key(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let options = RestoreOptions::of(args)?;
-    let (now, bounds, payload) = (context.keyspace.clock().now(), Bounds::of(context), &args[3]);
+    let (now, bounds, payload) = (context.now(), Bounds::of(context), &args[3]);
     const BUSY: CommandError = CommandError::text("BUSYKEY Target key name already exists.");
     if !options.replace && context.peek(&args[1], |entry| entry.is_some())? {
         return Err(BUSY.into());

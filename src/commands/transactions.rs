@@ -198,9 +198,9 @@ fn exec(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
     if scope.takes_keys() {
         keyspace.may_take()?;
     }
+    let mut held = lock(keyspace, &scope, context.session.watch.as_ref())?;
     // A watched key whose life has ended since counts as changed.
-    context.session.watch.iter().for_each(Watch::remove_ended);
-    let held = lock(keyspace, &scope, context.session.watch.as_ref())?;
+    context.session.watch.iter().for_each(|watch| watch.remove_ended(&mut held));
     let transaction = context.session.transaction.take().unwrap_or_default();
     // Watching ends here. It takes locks to forget a key, so that waits until those of the transaction are given back.
     let watch = context.session.watch.take();

@@ -25,6 +25,8 @@ fn in_order(indices: &mut SmallVec<[usize; 8]>) {
 /// Keys that a long transaction has taken out.
 pub(super) struct PrivateKeys {
     pub(super) shard: Mutex<Shard>,
+    /// When they were taken.
+    pub(super) taken_at: u64,
     /// Their names, each with its database; in order.
     pub(super) names: Vec<(usize, Box<[u8]>)>,
     pub(super) latch: Arc<Latch>,
@@ -36,10 +38,11 @@ impl PrivateKeys {
     }
 }
 
-/// Keys that nobody else can touch.
+/// Keys that nobody else can touch. Their lives do not go on meanwhile: all that is done with them is done at one moment.
 pub struct Held<'k> {
     common: &'k Common,
     source: Source<'k>,
+    moment: u64,
 }
 
 enum Source<'k> {
@@ -78,12 +81,12 @@ impl Keyspace {
             return Err(Wait::new(latch.clone()));
         }
         self.common.gate.open();
-        Ok(Held { common: &self.common, source: Source::Locked { indices: (0..SHARDS).collect(), guards } })
+        Ok(Held::of_guards(self, (0..SHARDS).collect(), guards))
     }
 
     /// The keys in this shard of their own, which nobody else sees.
     pub(super) fn hold_private(&self, keys: &Arc<PrivateKeys>) -> Held<'_> {
-        Held { common: &self.common, source: Source::Private(keys.clone()) }
+        Held { common: &self.common, source: Source::Private(keys.clone()), moment: keys.taken_at }
     }
 }
 
@@ -92,7 +95,23 @@ impl<'k> Held<'k> {
     pub(super) fn of_shards(keyspace: &'k Keyspace, mut indices: SmallVec<[usize; 8]>) -> Self {
         in_order(&mut indices);
         let guards = indices.iter().map(|index| keyspace.shards[*index].0.write()).collect();
-        Self { common: &keyspace.common, source: Source::Locked { indices, guards } }
+        Self::of_guards(keyspace, indices, guards)
+    }
+
+    fn of_guards(
+        keyspace: &'k Keyspace,
+        indices: SmallVec<[usize; 8]>,
+        mut guards: SmallVec<[RwLockWriteGuard<'k, Shard>; 8]>,
+    ) -> Self {
+        let moment = keyspace.common.clock.now();
+        guards.iter_mut().for_each(|shard| shard.stopped_at = moment);
+        Self { common: &keyspace.common, source: Source::Locked { indices, guards }, moment }
+    }
+
+    /// The time, in milliseconds since 1970, of all that is done here.
+    #[must_use]
+    pub fn moment(&self) -> u64 {
+        self.moment
     }
 
     pub(super) fn shard<R>(&mut self, hash: NameHash, work: impl FnOnce(&mut Shard) -> R) -> R {
@@ -229,6 +248,14 @@ impl<'k> Held<'k> {
         match &mut self.source {
             Source::Locked { guards, .. } => work(&guards[index]),
             Source::Private(keys) => work(&keys.shard.lock()),
+        }
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        if let Source::Locked { guards, .. } = &mut self.source {
+            guards.iter_mut().for_each(|shard| shard.stopped_at = 0);
         }
     }
 }

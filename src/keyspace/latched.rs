@@ -185,7 +185,8 @@ impl Keyspace {
         names.sort_unstable();
         names.dedup();
         let latch = Arc::new(Latch::default());
-        let mut private = Shard { watched: Watched::noting(), ..Shard::default() };
+        let taken_at = held.moment();
+        let mut private = Shard { watched: Watched::noting(), stopped_at: taken_at, ..Shard::default() };
         for (db, name) in &names {
             let hash = self.common.hash(name);
             // A key whose life is over is removed here.
@@ -199,7 +200,7 @@ impl Keyspace {
                 }
             });
         }
-        let keys = PrivateKeys { shard: Mutex::new(private), names, latch };
+        let keys = PrivateKeys { shard: Mutex::new(private), taken_at, names, latch };
         Ok(LatchedKeys { keyspace: self.clone(), keys: Arc::new(keys) })
     }
 

@@ -210,7 +210,7 @@ impl Keyspace {
         let hash = self.common.hash(name);
         let shard = self.shard(hash).read();
         let entry = shard.tables[db].get(hash, name)?;
-        if self.common.is_over(entry) { None } else { entry.kind() }
+        if shard.is_over(&self.common, entry) { None } else { entry.kind() }
     }
 
     /// Work on a key under the shard's exclusive lock.
@@ -236,7 +236,7 @@ impl Keyspace {
             let hash = self.common.hash(name);
             let at = indices.binary_search(&shard_index(hash)).expect("the key's shard was locked");
             let entry = shards[at].tables[db].get(hash, name);
-            let entry = entry.filter(|entry| !is_nothing(*entry) && !self.common.is_over(*entry));
+            let entry = entry.filter(|entry| self.is_visible(&shards[at], *entry));
             entry.map(|entry| self.common.touch(entry)).is_some()
         };
         names.filter(exists).count()
@@ -258,7 +258,7 @@ impl Keyspace {
             let step = self.look_at_shard(held.as_deref_mut(), index, |shard| {
                 let table = &shard.tables[db];
                 let visible = |entry: EntryRef<'_>| {
-                    if self.is_visible(entry) {
+                    if self.is_visible(shard, entry) {
                         visit(entry)
                     }
                 };
@@ -283,7 +283,7 @@ impl Keyspace {
     ) {
         self.look_at_shard(held, index, |shard| {
             shard.tables[db].for_each(|entry| {
-                if self.is_visible(entry) {
+                if self.is_visible(shard, entry) {
                     visit(entry)
                 }
             });
@@ -297,8 +297,8 @@ impl Keyspace {
         }
     }
 
-    fn is_visible(&self, entry: EntryRef<'_>) -> bool {
-        !is_nothing(entry) && !self.common.is_over(entry)
+    fn is_visible(&self, shard: &Shard, entry: EntryRef<'_>) -> bool {
+        !is_nothing(entry) && !shard.is_over(&self.common, entry)
     }
 
     /// The name of some key, each as likely as the other; `random` gives 64 random bits a call.
@@ -331,7 +331,7 @@ impl Keyspace {
                     ahead -= table.len();
                     return None;
                 }
-                let entry = table.random(&mut *random).filter(|entry| self.is_visible(*entry));
+                let entry = table.random(&mut *random).filter(|entry| self.is_visible(shard, *entry));
                 Some(entry.map(|entry| entry.name().to_vec()))
             });
             if let Some(name) = found {

@@ -88,11 +88,6 @@ impl Common {
     pub(super) fn touch(&self, entry: EntryRef<'_>) {
         entry.touch(self.now.load(Ordering::Relaxed), self.counts_uses.load(Ordering::Relaxed));
     }
-
-    /// Whether the key's life is over.
-    pub(super) fn is_over(&self, entry: EntryRef<'_>) -> bool {
-        !self.lives_held.load(Ordering::Relaxed) && entry.life().is_some_and(|life| life <= self.clock.now())
-    }
 }
 
 /// One shard of the keyspace.
@@ -102,9 +97,18 @@ pub(super) struct Shard {
     /// The latches of the entries that are away.
     pub(super) away: SmallVec<[(usize, Arc<Latch>); 1]>,
     pub(super) watched: Watched,
+    /// The time for whoever holds this shard and looks at its keys more than once: a key that he saw must not end before he
+    /// is done. 0 as long as time goes on.
+    pub(super) stopped_at: u64,
 }
 
 impl Shard {
+    /// Whether the key's life is over.
+    pub(super) fn is_over(&self, common: &Common, entry: EntryRef<'_>) -> bool {
+        let now = || if self.stopped_at > 0 { self.stopped_at } else { common.clock.now() };
+        entry.life().is_some_and(|life| !common.lives_held.load(Ordering::Relaxed) && life <= now())
+    }
+
     /// A key that is there: its life is not over, and no long command has it.
     ///
     /// # Errors
@@ -120,7 +124,7 @@ impl Shard {
         if let ValueRef::Busy { latch, .. } = entry.value() {
             return Err(Wait::new(latch.clone()));
         }
-        Ok((!common.is_over(entry)).then_some(entry))
+        Ok((!self.is_over(common, entry)).then_some(entry))
     }
 
     /// The latch of an entry that is away.
@@ -148,7 +152,7 @@ impl Shard {
         if let Some(latch) = self.latch_of(db, hash, name) {
             return Err(Wait::new(latch));
         }
-        let over = self.tables[db].get(hash, name).is_some_and(|entry| common.is_over(entry));
+        let over = self.tables[db].get(hash, name).is_some_and(|entry| self.is_over(common, entry));
         let mut cell = Cell { shard: self, common, db, hash, name };
         if over {
             cell.delete(Cause::Expired);

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 
 use super::Keyspace;
+use super::held::Held;
 
 /// Raised when one of the keys that it stands for was changed.
 #[derive(Clone, Default)]
@@ -115,10 +116,10 @@ impl Watch {
         self.flag.is_raised()
     }
 
-    /// Remove those of the keys whose lives are over, which is a change. Takes locks.
-    pub fn remove_ended(&self) {
+    /// Remove those of the keys whose lives are over, which is a change. They must all be held.
+    pub fn remove_ended(&self, held: &mut Held<'_>) {
         for (db, name) in &self.keys {
-            let _busy = self.keyspace.write(*db, name, |_| {});
+            let _busy = held.write(*db, name, |_| {});
         }
     }
 }

@@ -168,7 +168,7 @@ fn in_range(what: &'static str, word: &[u8], min: u64, max: u64) -> Result<u64, 
 
 /// `BF.RESERVE key error capacity [EXPANSION n] [NONSCALING] [EX s | PX ms | EXAT unix-s | PXAT unix-ms]`
 pub(super) fn reserve(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let filter = reserve_options(args, context.settings, context.keyspace.clock().now())?;
+    let filter = reserve_options(args, context.settings, context.now())?;
     let bounds = Bounds::of(context);
     context.write(&args[1], |cell| match cell.get().map(EntryRef::value) {
         None => filter.create(cell, bounds).map(|()| Reply::Ok).map_err(Stop::from),

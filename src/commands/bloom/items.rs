@@ -182,7 +182,7 @@ pub(super) fn add_many(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
 
 /// `BF.INSERT key [CAPACITY n] [ERROR r] [EXPANSION n] [NOCREATE] [NONSCALING] ITEMS item …`
 pub(super) fn insert(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let (missing, first) = insert_options(args, context.settings, context.keyspace.clock().now())?;
+    let (missing, first) = insert_options(args, context.settings, context.now())?;
     Ok(add_items(context, args, (Items::of(args, first), false), &missing)?.into_reply())
 }
 
