@@ -13,7 +13,7 @@ use super::table::Command;
 use crate::resp::{Args, Reply};
 
 /// Others may take the room that was made. After so many tries the command is refused.
-pub const TRIES: u8 = 8;
+pub const TRIES: u8 = 100;
 
 /// A command for which room is made.
 pub(super) struct AfterEviction {
@@ -55,7 +55,11 @@ impl LongCommand for AfterEviction {
         }
         match context.host.make_room(self.bytes, until.saturating_duration_since(Instant::now())) {
             Room::Made => self.run(context, args),
-            Room::Going => None,
+            Room::Going => {
+                // What was evicted may wait for the thread that frees it.
+                std::thread::yield_now();
+                None
+            }
             Room::Refused => Some(Reply::Error(CommandError::OutOfMemory.message())),
         }
     }

@@ -178,15 +178,17 @@ impl ScalableBloom {
         self.links.iter().map(Link::items).fold(self.surplus, u64::wrapping_add)
     }
 
-    /// Bytes of the heap and of mappings that the chain holds, without the size of this struct. `given` tells what the
-    /// allocator gives out for a number of bytes.
+    /// Bytes of the heap that the chain holds, without the size of this struct. `given` tells what the allocator gives out for
+    /// a number of bytes.
     pub fn heap_bytes(&self, given: impl Fn(usize) -> usize) -> usize {
-        let of_bits = |link: &Link| match link.bits.is_mapped() {
-            true => link.bits.allocated_bytes(),
-            false => given(link.bits.allocated_bytes()),
-        };
-        let bits: usize = self.links.iter().map(of_bits).sum();
+        let arrays = self.links.iter().map(|link| &link.bits).filter(|bits| !bits.is_mapped());
+        let bits: usize = arrays.map(|bits| given(bits.allocated_bytes())).sum();
         bits + given(self.links.capacity() * size_of::<Link>()) + given(size_of_val(&*self.stripes))
+    }
+
+    /// Bytes of memory mappings that the chain holds.
+    pub fn mapped_bytes(&self) -> usize {
+        self.links.iter().map(|link| &link.bits).filter(|bits| bits.is_mapped()).map(BitArray::allocated_bytes).sum()
     }
 
     /// What the chain's counter has beyond the items of its links, modulo 2^64: not 0 only in damaged old files.

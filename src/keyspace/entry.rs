@@ -505,18 +505,49 @@ impl<'a> EntryRef<'a> {
     /// for it. The table's slot is not in it.
     #[must_use]
     pub fn allocated_bytes(self) -> usize {
+        self.footprint().bytes()
+    }
+
+    /// The same, divided.
+    #[must_use]
+    pub fn footprint(self) -> Footprint {
         let own = size_class(self.parts().size);
         match self.form() {
-            Form::PackedBloom => own,
+            Form::PackedBloom => Footprint { heap: own, mapped: 0 },
             Form::Boxed => {
                 let value = size_class(size_of::<Value>());
-                let parts = match self.value() {
-                    ValueRef::Bloom(BloomRef::Large(bloom)) => bloom.heap_bytes(size_class),
-                    _ => 0,
+                let (heap, mapped) = match self.value() {
+                    ValueRef::Bloom(BloomRef::Large(bloom)) => (bloom.heap_bytes(size_class), bloom.mapped_bytes()),
+                    _ => (0, 0),
                 };
-                own + value + parts
+                Footprint { heap: own + value + heap, mapped }
             }
         }
+    }
+}
+
+/// Bytes that something holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Footprint {
+    /// Those that the allocator gave.
+    pub heap: usize,
+    /// Those in memory mappings, of which the allocator does not know.
+    pub mapped: usize,
+}
+
+impl Footprint {
+    /// All of them.
+    #[must_use]
+    pub fn bytes(self) -> usize {
+        self.heap + self.mapped
+    }
+}
+
+impl std::ops::Add for Footprint {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self { heap: self.heap + other.heap, mapped: self.mapped + other.mapped }
     }
 }
 

@@ -261,25 +261,14 @@ impl Drop for Held<'_> {
 }
 
 impl Common {
-    /// The tables' bytes are counted off when they are freed.
     fn flushed(&self, db: Option<usize>, tables: Vec<Table>) {
-        use std::sync::atomic::Ordering::Relaxed;
-        for db in (0..DATABASES).filter(|other| db.is_none_or(|db| db == *other)) {
-            self.figures.keys[db].store(0, Relaxed);
-            self.figures.lives[db].store(0, Relaxed);
-            self.figures.life_seconds[db].store(0, Relaxed);
-        }
+        (0..DATABASES).filter(|other| db.is_none_or(|db| db == *other)).for_each(|db| self.figures.flush(db));
         self.record_whole(db.unwrap_or(0), &Effect::Flushed { all: db.is_none() });
-        self.reaper.free_tables(tables, self.figures.clone());
+        self.reaper.free_tables(tables);
     }
 
     fn swapped(&self, one: usize, other: usize) {
-        use std::sync::atomic::Ordering::Relaxed;
-        for counts in [&self.figures.keys, &self.figures.lives, &self.figures.life_seconds] {
-            let count = counts[one].load(Relaxed);
-            let count = counts[other].swap(count, Relaxed);
-            counts[one].store(count, Relaxed);
-        }
+        self.figures.swap(one, other);
         self.record_whole(one, &Effect::Swapped { with: other });
     }
 

@@ -17,7 +17,6 @@ use super::latch::{Latch, Wait};
 use super::shard::{Record, Recorder, Shard};
 use super::table::NameHash;
 use super::watch::Watched;
-use std::sync::atomic::Ordering;
 
 /// One key that a long command has for itself. It goes back when this is dropped, and who waits for it is woken.
 pub struct Latched {
@@ -92,10 +91,9 @@ impl Latched {
     pub fn change<R>(&mut self, work: impl FnOnce(&mut Entry, &dyn Record) -> R) -> R {
         let record = Remote { keyspace: &self.keyspace, home: &self.home, db: self.db, name: &self.name };
         let entry = self.entry.as_mut().expect("the entry stays until the drop");
-        let before = entry.allocated_bytes() as i64;
+        let before = entry.as_ref().footprint();
         let result = work(entry, &record);
-        let grown = entry.allocated_bytes() as i64 - before;
-        self.keyspace.common.figures.bytes.fetch_add(grown, Ordering::Relaxed);
+        self.keyspace.common.figures.entries[self.db].change(before, entry.as_ref().footprint());
         result
     }
 

@@ -31,6 +31,7 @@ pub mod clock;
 pub mod effect;
 pub mod entry;
 mod eviction;
+mod figures;
 pub mod glob;
 pub mod held;
 pub mod latch;
@@ -41,6 +42,7 @@ pub mod size_class;
 pub mod table;
 pub mod watch;
 
+use std::ops::Add;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -48,14 +50,15 @@ use parking_lot::RwLock;
 
 use clock::Clock;
 use effect::Journal;
-use entry::{EntryRef, Kind};
+use entry::{EntryRef, Footprint, Kind};
 pub use eviction::{Locks, Policy};
+use figures::{Bytes, Figures};
 use held::Held;
 use latch::{Gate, Wait};
 use latched::is_nothing;
 use reaper::Reaper;
 pub use shard::{Cell, Record, Recorder};
-use shard::{Common, Figures, Shard};
+use shard::{Common, Shard};
 use table::{NameHash, Table};
 
 /// Number of databases that `SELECT` can choose from.
@@ -84,6 +87,7 @@ impl Keyspace {
     /// An empty keyspace, whose changes this journal hears of.
     #[must_use]
     pub fn new(journal: Option<Arc<dyn Journal>>) -> Self {
+        let figures = Arc::new(Figures::default());
         Self {
             shards: (0..SHARDS).map(|_| Padded(RwLock::default())).collect(),
             common: Common {
@@ -94,8 +98,8 @@ impl Keyspace {
                 counts_uses: AtomicBool::new(false),
                 journal,
                 gate: Gate::default(),
-                reaper: Reaper::start(),
-                figures: Arc::new(Figures::default()),
+                reaper: Reaper::start(&figures),
+                figures,
             },
         }
     }
@@ -165,7 +169,23 @@ impl Keyspace {
     /// Bytes that all entries hold, without the tables.
     #[must_use]
     pub fn entry_bytes(&self) -> u64 {
-        self.common.figures.bytes.load(Ordering::Relaxed).max(0) as u64
+        self.footprint().bytes() as u64
+    }
+
+    /// Bytes of what was deleted and is still to be freed, in the background.
+    #[must_use]
+    pub fn garbage_bytes(&self) -> u64 {
+        self.common.figures.garbage.get().bytes() as u64
+    }
+
+    /// Bytes of either that came from the allocator.
+    #[must_use]
+    pub fn heap_bytes(&self) -> u64 {
+        (self.footprint() + self.common.figures.garbage.get()).heap as u64
+    }
+
+    fn footprint(&self) -> Footprint {
+        self.common.figures.entries.iter().map(Bytes::get).fold(Footprint::default(), Footprint::add)
     }
 
     /// Keys removed because their life was over, keys removed because their memory was needed, changes in all.

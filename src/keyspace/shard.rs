@@ -1,7 +1,7 @@
 //! A shard, and one key's place in it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use smallvec::SmallVec;
 
@@ -9,6 +9,7 @@ use super::DATABASES;
 use super::clock::Clock;
 use super::effect::{Cause, Effect, Journal};
 use super::entry::{Entry, EntryGuard, EntryRef, ValueRef};
+use super::figures::Figures;
 use super::latch::{Gate, Latch, Wait};
 use super::reaper::Reaper;
 use super::table::{NameHash, Table};
@@ -29,54 +30,6 @@ pub(super) struct Common {
     pub(super) gate: Gate,
     pub(super) reaper: Reaper,
     pub(super) figures: Arc<Figures>,
-}
-
-/// Running totals.
-#[derive(Default)]
-pub(super) struct Figures {
-    /// Keys of each database.
-    pub(super) keys: [AtomicI64; DATABASES],
-    /// Those of them with a life.
-    pub(super) lives: [AtomicI64; DATABASES],
-    /// The sum of these lives' ends, in seconds since [`LIFE_EPOCH`].
-    pub(super) life_seconds: [AtomicI64; DATABASES],
-    /// Bytes that the entries hold.
-    pub(super) bytes: AtomicI64,
-    /// Keys removed because their life was over.
-    pub(super) expired: AtomicU64,
-    /// Keys removed because their memory was needed.
-    pub(super) evicted: AtomicU64,
-    /// Changes.
-    pub(super) changes: AtomicU64,
-}
-
-impl Figures {
-    /// An entry comes (`sign` 1) or goes (-1).
-    pub(super) fn count(&self, db: usize, entry: EntryRef<'_>, sign: i64) {
-        self.keys[db].fetch_add(sign, Ordering::Relaxed);
-        self.count_life(db, entry.life(), sign);
-        self.bytes.fetch_add(sign * entry.allocated_bytes() as i64, Ordering::Relaxed);
-    }
-}
-
-/// Lives are summed up from here, 2020, so that the sum of many fits 64 bits. In seconds since 1970.
-const LIFE_EPOCH: i64 = 1_577_836_800;
-
-impl Figures {
-    /// A life comes or goes.
-    pub(super) fn count_life(&self, db: usize, life: Option<u64>, sign: i64) {
-        if let Some(life) = life {
-            self.lives[db].fetch_add(sign, Ordering::Relaxed);
-            self.life_seconds[db].fetch_add(sign * ((life / 1000) as i64 - LIFE_EPOCH), Ordering::Relaxed);
-        }
-    }
-
-    /// The milliseconds that keys with a life have left on average.
-    pub(super) fn mean_life_left(&self, db: usize, now: u64) -> u64 {
-        let lives = self.lives[db].load(Ordering::Relaxed).max(1);
-        let mean = self.life_seconds[db].load(Ordering::Relaxed) / lives + LIFE_EPOCH;
-        u64::try_from(mean).unwrap_or(0).saturating_mul(1000).saturating_sub(now)
-    }
 }
 
 impl Common {
@@ -222,13 +175,11 @@ impl<'a> Cell<'a> {
         self.common.touch(entry.as_ref());
         let recorder = Recorder { common: self.common, watched, db: self.db, name: self.name };
         let figures = &self.common.figures;
-        let before = (entry.allocated_bytes() as i64, entry.as_ref().life());
+        let before = (entry.as_ref().footprint(), entry.as_ref().life());
         let result = work(&mut entry, recorder);
-        let after = (entry.allocated_bytes() as i64, entry.as_ref().life());
+        let after = (entry.as_ref().footprint(), entry.as_ref().life());
         drop(entry);
-        if before.0 != after.0 {
-            figures.bytes.fetch_add(after.0 - before.0, Ordering::Relaxed);
-        }
+        figures.entries[self.db].change(before.0, after.0);
         if before.1 != after.1 {
             figures.count_life(self.db, before.1, -1);
             figures.count_life(self.db, after.1, 1);
@@ -240,7 +191,7 @@ impl<'a> Cell<'a> {
     /// Put a key here, of this cell's name. There must be none.
     pub fn insert(&mut self, entry: Entry) {
         self.common.touch(entry.as_ref());
-        self.common.figures.count(self.db, entry.as_ref(), 1);
+        self.common.figures.count(self.db, entry.as_ref());
         let (common, life) = (self.common, entry.as_ref().life());
         let table = &mut self.shard.tables[self.db];
         let _: EntryGuard<'_> = table.insert(self.hash, entry, |name| common.hash(name));
@@ -259,7 +210,7 @@ impl<'a> Cell<'a> {
     /// Take the key away, without telling anybody: for what comes back under another name.
     pub fn take(&mut self) -> Option<Entry> {
         let entry = self.shard.tables[self.db].remove(self.hash, self.name)?;
-        self.common.figures.count(self.db, entry.as_ref(), -1);
+        self.common.figures.count_off(self.db, entry.as_ref());
         Some(entry)
     }
 

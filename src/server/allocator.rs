@@ -2,11 +2,16 @@
 
 use crate::filters::bits::mapped_bytes;
 
-/// Bytes allocated, and mapped for large filters.
-pub(super) fn allocated_bytes() -> u64 {
+/// Bytes allocated.
+pub(super) fn heap_bytes() -> u64 {
     // The allocator's figures are a copy that has to be asked for.
     let _ = tikv_jemalloc_ctl::epoch::advance();
-    tikv_jemalloc_ctl::stats::allocated::read().unwrap_or(0) as u64 + mapped_bytes()
+    tikv_jemalloc_ctl::stats::allocated::read().unwrap_or(0) as u64
+}
+
+/// Bytes allocated, and mapped for large filters.
+pub(super) fn allocated_bytes() -> u64 {
+    heap_bytes() + mapped_bytes()
 }
 
 /// Let the allocator give back what has not been used for its decay time. It does so by itself only when it is called, and

@@ -106,10 +106,9 @@ impl Shared {
         self.counters.iter().map(|counters| of(counters).get()).sum()
     }
 
-    /// Bytes in use: what the keys hold, exactly, and all else as it was at the last tick.
-    pub(super) fn used_memory(&self) -> u64 {
-        let entries = i64::try_from(self.keyspace.entry_bytes()).unwrap_or(i64::MAX);
-        entries.saturating_add(self.overhead.load(Ordering::Relaxed)).max(0) as u64
+    /// Bytes in use, without what is being freed: what the keys hold, exactly, and all else as it was at the last tick.
+    fn used_memory(&self) -> u64 {
+        self.keyspace.entry_bytes().saturating_add_signed(self.overhead.load(Ordering::Relaxed))
     }
 
     /// Bytes of the keyspace's tables, as of the last second.
@@ -118,8 +117,10 @@ impl Shared {
     }
 
     fn measure_overhead(&self) {
-        let entries = i64::try_from(self.keyspace.entry_bytes()).unwrap_or(i64::MAX);
-        self.overhead.store(allocator::allocated_bytes() as i64 - entries, Ordering::Relaxed);
+        // Mappings are only made for filters. One that is being made does not yet count: were it in here, it would count twice
+        // from when it is in its place until the next tick.
+        let overhead = allocator::heap_bytes() as i64 - self.keyspace.heap_bytes() as i64;
+        self.overhead.store(overhead, Ordering::Relaxed);
     }
 
     /// What has to be done now and then.
@@ -150,23 +151,34 @@ impl Shared {
         self.swept.fetch_add(cut_off, Ordering::Relaxed);
     }
 
-    /// Whether so many bytes more stay within the memory limit.
+    /// Whether so many bytes more stay within the memory limit, once everything is freed that waits for it.
     fn fits(&self, bytes: u64) -> bool {
         let limit = self.settings.maxmemory();
         limit == 0 || self.used_memory().saturating_add(bytes) <= limit
     }
 
+    /// Whether so many bytes have to wait for what is being freed.
+    fn waits(&self, bytes: u64) -> bool {
+        let (limit, garbage) = (self.settings.maxmemory(), self.keyspace.garbage_bytes());
+        let all = self.used_memory().saturating_add(garbage).saturating_add(bytes);
+        limit > 0 && garbage > 0 && bytes > 0 && all > limit + limit / SMALL_SHARE
+    }
+
+    fn room_or_wait(&self, bytes: u64) -> Room {
+        if self.waits(bytes) { Room::Going } else { Room::Made }
+    }
+
     /// Evict keys until so many bytes more fit, or this time is over.
     fn evict_for(&self, bytes: u64, most: Duration, locks: Locks) -> Room {
         if self.fits(bytes) {
-            return Room::Made;
+            return self.room_or_wait(bytes);
         }
         let (begun, policy, mut failures) = (Instant::now(), self.policy(), 0);
         while policy != Policy::NoEviction && bytes <= self.settings.maxmemory() {
             // A key that was chosen may be gone or busy by now.
             failures += u32::from(!self.keyspace.evict(policy, locks));
             if self.fits(bytes) {
-                return Room::Made;
+                return self.room_or_wait(bytes);
             }
             if failures > EVICTION_TRIES {
                 break;
@@ -227,14 +239,17 @@ impl Host for Shared {
     fn room_for(&self, bytes: u64, at_once: bool) -> Room {
         let limit = self.settings.maxmemory();
         if self.fits(bytes) {
-            return Room::Made;
+            return if at_once { Room::Made } else { self.room_or_wait(bytes) };
         }
         if self.policy() == Policy::NoEviction || bytes > limit {
             return Room::Refused;
         }
         match self.fits(bytes.saturating_sub(limit / SMALL_SHARE)) {
             true => Room::Made,
-            false if at_once => self.evict_for(bytes, Duration::MAX, Locks::Try),
+            false if at_once => match self.evict_for(bytes, Duration::MAX, Locks::Try) {
+                Room::Refused => Room::Refused,
+                Room::Made | Room::Going => Room::Made,
+            },
             false => Room::Going,
         }
     }

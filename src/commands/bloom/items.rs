@@ -67,7 +67,10 @@ impl Answers {
     fn make_room(&mut self, host: &dyn Host, until: Instant) -> bool {
         let Some(bytes) = self.wants_room else { return true };
         match host.make_room(bytes, until.saturating_duration_since(Instant::now())) {
-            Room::Going => return false,
+            Room::Going => {
+                std::thread::yield_now();
+                return false;
+            }
             Room::Made => {}
             Room::Refused => self.no_room = true,
         }
