@@ -43,7 +43,7 @@ impl Host for Plain {
     fn make_room(&self, _: u64, _: Duration) -> Room {
         Room::Made
     }
-    fn room_for(&self, _: u64, _: bool) -> Room {
+    fn room_for(&self, _: u64, _: u64) -> Room {
         Room::Made
     }
     fn shut_down(&self) {}
@@ -115,7 +115,7 @@ impl Client {
                 }
                 Progress::Long(mut long) => loop {
                     let until = Instant::now() + Duration::from_micros(200);
-                    if let Some(reply) = long.step(&mut context, batch.request(&input, next), until) {
+                    if let Ok(Some(reply)) = long.step(&mut context, batch.request(&input, next), until) {
                         drop(long);
                         write(&context, &reply, &mut out);
                         return out;

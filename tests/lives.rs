@@ -187,7 +187,7 @@ impl Host for Plain {
     fn make_room(&self, _: u64, _: Duration) -> Room {
         Room::Made
     }
-    fn room_for(&self, _: u64, _: bool) -> Room {
+    fn room_for(&self, _: u64, _: u64) -> Room {
         Room::Made
     }
     fn shut_down(&self) {}
@@ -242,7 +242,7 @@ impl Client {
                 Progress::Busy(_) => panic!("nobody else is working"),
                 Progress::Long(mut long) => loop {
                     expire_all(&self.keyspace);
-                    if let Some(reply) = long.step(&mut context, batch.request(&input, next), Instant::now()) {
+                    if let Ok(Some(reply)) = long.step(&mut context, batch.request(&input, next), Instant::now()) {
                         drop(long);
                         write(&context, &reply, &mut out);
                         return out;

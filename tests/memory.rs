@@ -11,7 +11,7 @@ mod support;
 use process::figure;
 use seendb::filters::bloom::{Shape, options};
 use seendb::keyspace::bloom::empty_filter;
-use seendb::keyspace::{Keyspace, Locks, Policy};
+use seendb::keyspace::{Keyspace, Policy};
 use std::collections::HashSet;
 use support::{Client, Random, Server, Value, encode, wait_until};
 
@@ -202,14 +202,14 @@ fn half_with_lives() -> Keyspace {
 
 fn evict(keyspace: &Keyspace, policy: Policy, count: usize) {
     for n in 0..count {
-        assert!(keyspace.evict(policy, Locks::Wait), "{policy:?}: the {n}th of {count}");
+        assert!(keyspace.evict(policy), "{policy:?}: the {n}th of {count}");
     }
 }
 
 #[test]
 fn no_key_goes_under_noeviction() {
     let keyspace = half_with_lives();
-    assert!(!keyspace.evict(Policy::NoEviction, Locks::Wait));
+    assert!(!keyspace.evict(Policy::NoEviction));
     assert_eq!(keyspace.len(0), KEYS);
 }
 
@@ -320,7 +320,7 @@ fn volatile_policies_take_all_with_a_life_and_no_other() {
         let keyspace = half_with_lives();
         keyspace.count_uses(policy.goes_by_uses());
         evict(&keyspace, policy, KEYS / 2);
-        assert!(!keyspace.evict(policy, Locks::Wait), "{policy:?}: no key is left that may go");
+        assert!(!keyspace.evict(policy), "{policy:?}: no key is left that may go");
         assert_eq!((keyspace.len(0), keyspace.lives(0)), (KEYS / 2, 0), "{policy:?}");
         assert_eq!(share_left(&keyspace, (0..KEYS).step_by(2)), 1.0, "{policy:?}");
     }
@@ -334,7 +334,7 @@ fn few_among_many_are_found() {
     for policy in [Policy::VolatileLru, Policy::VolatileLfu, Policy::VolatileRandom, Policy::VolatileTtl] {
         (0..3).for_each(|n| insert(&keyspace, 0, &format!("few:{n}"), Some(FAR)));
         evict(&keyspace, policy, 3);
-        assert!(!keyspace.evict(policy, Locks::Wait));
+        assert!(!keyspace.evict(policy));
     }
     assert_eq!(keyspace.len(0), KEYS * 10);
 }
@@ -345,7 +345,7 @@ fn the_last_keys_are_found_in_every_database() {
     for policy in Policy::ALL.into_iter().skip(1) {
         (0..3).for_each(|n| insert(&keyspace, 5 * n, &format!("k:{n}"), Some(FAR)));
         evict(&keyspace, policy, 3);
-        assert!(!keyspace.evict(policy, Locks::Wait), "{policy:?}");
+        assert!(!keyspace.evict(policy), "{policy:?}");
         assert_eq!(keyspace.entry_bytes(), 0);
     }
 }
@@ -363,7 +363,7 @@ fn keys_that_are_away_are_passed_over() {
             .map(|n| keyspace.latch(0, format!("away:{n}").as_bytes()).ok().flatten().expect("it is there"))
             .collect();
         evict(&keyspace, policy, 50);
-        assert!(!keyspace.evict(policy, Locks::Wait), "{policy:?}");
+        assert!(!keyspace.evict(policy), "{policy:?}");
         assert_eq!(keyspace.len(0), 50);
         drop(away);
         evict(&keyspace, policy, 50);

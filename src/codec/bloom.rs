@@ -96,34 +96,69 @@ pub enum HeaderError {
     Memory(#[from] AllocError),
 }
 
+/// A header that was read and found sound.
+#[derive(Debug)]
+pub struct Header {
+    links: Vec<LinkInfo>,
+    options: u32,
+    growth: u32,
+    bit_bytes: u64,
+}
+
 /// The chain that a header describes, with all bits 0, if it holds at most `limit_bytes`.
 ///
 /// # Errors
 ///
 /// [`HeaderError`]; no memory is held then.
 pub fn decode_header(header: &[u8], limit_bytes: u64) -> Result<Decoded, HeaderError> {
-    let (chain, links) = header.split_first_chunk::<HEADER_BYTES>().ok_or(HeaderError::Length)?;
-    let mut chain = Fields(chain);
-    let (items, count, options, growth) = (chain.u64(), chain.u32(), chain.u32(), chain.u32());
-    let (links, rest) = links.as_chunks::<LINK_BYTES>();
-    if !rest.is_empty() || links.len() as u64 != u64::from(count) || !(1..=MAX_LINKS).contains(&links.len()) {
-        return Err(HeaderError::Length);
+    Header::read(header, limit_bytes)?.build()
+}
+
+impl Header {
+    /// Read a header whose chain holds at most `limit_bytes`.
+    ///
+    /// # Errors
+    ///
+    /// [`HeaderError`].
+    pub fn read(header: &[u8], limit_bytes: u64) -> Result<Self, HeaderError> {
+        let (chain, links) = header.split_first_chunk::<HEADER_BYTES>().ok_or(HeaderError::Length)?;
+        let mut chain = Fields(chain);
+        let (items, count, options, growth) = (chain.u64(), chain.u32(), chain.u32(), chain.u32());
+        let (links, rest) = links.as_chunks::<LINK_BYTES>();
+        if !rest.is_empty() || links.len() as u64 != u64::from(count) || !(1..=MAX_LINKS).contains(&links.len()) {
+            return Err(HeaderError::Length);
+        }
+        if options & !options::MASK != 0 {
+            return Err(HeaderError::Options);
+        }
+        let infos = links.iter().enumerate().map(|(i, link)| decode_link(link).ok_or(HeaderError::Link(i)));
+        let infos = infos.collect::<Result<Vec<_>, _>>()?;
+        if infos.iter().try_fold(0u64, |sum, link| sum.checked_add(link.items)) != Some(items) {
+            return Err(HeaderError::Items);
+        }
+        let held = infos.iter().map(|link| link.shape.bytes).fold(0, u64::saturating_add);
+        if held > limit_bytes {
+            return Err(HeaderError::Limit { bytes: held });
+        }
+        Ok(Self { links: infos, options, growth, bit_bytes: held })
     }
-    if options & !options::MASK != 0 {
-        return Err(HeaderError::Options);
+
+    /// Bytes of bits that the chain will hold.
+    #[must_use]
+    pub fn bit_bytes(&self) -> u64 {
+        self.bit_bytes
     }
-    let infos = links.iter().enumerate().map(|(i, link)| decode_link(link).ok_or(HeaderError::Link(i)));
-    let infos = infos.collect::<Result<Vec<_>, _>>()?;
-    if infos.iter().try_fold(0u64, |sum, link| sum.checked_add(link.items)) != Some(items) {
-        return Err(HeaderError::Items);
-    }
-    let held = infos.iter().map(|link| link.shape.bytes).fold(0, u64::saturating_add);
-    if held > limit_bytes {
-        return Err(HeaderError::Limit { bytes: held });
-    }
-    match pack(&infos, options, growth) {
-        Some(payload) => Ok(Decoded::Packed(payload)),
-        None => Ok(Decoded::Large(build(&infos, options, growth)?)),
+
+    /// The chain, with all bits 0.
+    ///
+    /// # Errors
+    ///
+    /// [`HeaderError::Memory`]; no memory is held then.
+    pub fn build(&self) -> Result<Decoded, HeaderError> {
+        match pack(&self.links, self.options, self.growth) {
+            Some(payload) => Ok(Decoded::Packed(payload)),
+            None => Ok(Decoded::Large(build(&self.links, self.options, self.growth)?)),
+        }
     }
 }
 

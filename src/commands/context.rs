@@ -67,6 +67,23 @@ impl<'a> Context<'a> {
         }
     }
 
+    /// Work on a key, and then take it for a long command if `work` says so: nobody comes in between.
+    ///
+    /// # Errors
+    /// [`Wait`] when a long command has the key; nothing was done then.
+    pub fn write_and_latch<R>(
+        &mut self,
+        name: &[u8],
+        work: impl FnOnce(&mut Cell<'_>) -> (R, bool),
+    ) -> Result<(R, Option<Latched>), Wait> {
+        let db = self.session.db;
+        match &self.held {
+            Some(held) if held.is_private() => self.keyspace.write_and_latch_held(held, db, name, work),
+            Some(_) => self.write(name, work).map(|(result, _)| (result, None)),
+            None => self.keyspace.write_and_latch(db, name, work),
+        }
+    }
+
     /// Work on several keys at one moment.
     ///
     /// # Errors
@@ -251,10 +268,9 @@ pub trait Host: Sync {
     /// without a lock.
     fn make_room(&self, bytes: u64, most: Duration) -> Room;
 
-    /// Whether so many bytes more fit under the memory limit, asked with locks held. A little more than the limit is let
-    /// through if others can go for it. `at_once`: what does not fit cannot be tried again, so keys are evicted here and now,
-    /// however long that takes, of shards that are not locked.
-    fn room_for(&self, bytes: u64, at_once: bool) -> Room;
+    /// Whether so many bytes more fit under the memory limit, beside `kept` that cannot go for them. Asked with locks held,
+    /// under which nothing is evicted; a little more than the limit is let through, if others can go for it afterwards.
+    fn room_for(&self, bytes: u64, kept: u64) -> Room;
 
     /// End the program after what was accepted is answered.
     fn shut_down(&self);

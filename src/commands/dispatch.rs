@@ -40,10 +40,24 @@ impl From<Wait> for Stop {
     }
 }
 
-/// A command that holds its key's latch and works in steps, so that its thread serves others in between.
+/// What a step of a long command gives: the reply, if it is done; or nothing.
+///
+/// # Errors
+/// [`Wait`] when a key that it needs is away.
+pub type Step = Result<Option<Reply>, Wait>;
+
+/// A command that works in steps, most of them holding their key's latch, so that its thread serves others in between.
 pub trait LongCommand: Send {
-    /// Work until about this moment, on the same request; the reply when done.
-    fn step(&mut self, context: &mut Context<'_>, args: Args<'_>, until: Instant) -> Option<Reply>;
+    /// Work until about this moment, on the same request.
+    ///
+    /// # Errors
+    /// As [`Step`].
+    fn step(&mut self, context: &mut Context<'_>, args: Args<'_>, until: Instant) -> Step;
+}
+
+/// The reply to a long command that cannot be done.
+pub(super) fn refused(error: &CommandError) -> Step {
+    Ok(Some(Reply::Error(error.message())))
 }
 
 /// How far [`execute`] came.

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::context::Context;
-use super::dispatch::{LongCommand, Outcome, Stop};
+use super::dispatch::{LongCommand, Outcome, Step, Stop, refused};
 use super::error::CommandError;
 use super::table::{Argument, ArgumentKind, Command, Flags, Group, KeySpec};
 use super::words::{Words, is, unsigned};
@@ -141,21 +141,22 @@ impl CountKeys {
 }
 
 impl LongCommand for CountKeys {
-    fn step(&mut self, context: &mut Context<'_>, args: Args<'_>, until: Instant) -> Option<Reply> {
+    fn step(&mut self, context: &mut Context<'_>, args: Args<'_>, until: Instant) -> Step {
         while self.next < args.len() {
             let piece = args.range(self.next, self.next + KEYS_AT_ONCE);
             match (self.piece)(context, piece) {
                 Ok(count) => self.count += count,
-                Err(Stop::Refused(error)) => return Some(Reply::Error(error.message())),
-                // A key of the piece is away: this step is over, the next one tries again.
-                Err(_) => return None,
+                Err(Stop::Refused(error)) => return refused(&error),
+                // A key of the piece is away: the next step tries it again.
+                Err(Stop::Busy(wait)) => return Err(wait),
+                Err(Stop::Long(_)) => return Ok(None),
             }
             self.next += piece.len();
             if Instant::now() >= until && self.next < args.len() {
-                return None;
+                return Ok(None);
             }
         }
-        Some(Reply::Integer(self.count as i64))
+        Ok(Some(Reply::Integer(self.count as i64)))
     }
 }
 
@@ -224,7 +225,8 @@ const SLICE: Duration = Duration::from_millis(1);
 /// Run the first step at once; what is not done then goes on in further steps. In a transaction there is only one.
 fn in_steps(context: &mut Context<'_>, mut command: impl LongCommand + 'static, args: Args<'_>) -> Outcome {
     loop {
-        if let Some(reply) = command.step(context, args, Instant::now() + SLICE) {
+        // What is done is not done again: who has to wait goes on in steps too.
+        if let Ok(Some(reply)) = command.step(context, args, Instant::now() + SLICE) {
             return Ok(reply);
         }
         if context.held.is_none() {
@@ -268,7 +270,7 @@ struct Keys {
 }
 
 impl LongCommand for Keys {
-    fn step(&mut self, context: &mut Context<'_>, args: Args<'_>, until: Instant) -> Option<Reply> {
+    fn step(&mut self, context: &mut Context<'_>, args: Args<'_>, until: Instant) -> Step {
         let (pattern, names, db) = (&args[1], &mut self.names, context.session.db);
         let mut slow: Vec<Vec<u8>> = Vec::new();
         while self.shard < SHARDS {
@@ -283,10 +285,10 @@ impl LongCommand for Keys {
             names.extend(matched.map(|name| Reply::Bulk(name.into())));
             self.shard += 1;
             if Instant::now() >= until && self.shard < SHARDS {
-                return None;
+                return Ok(None);
             }
         }
-        Some(Reply::Array(std::mem::take(names)))
+        Ok(Some(Reply::Array(std::mem::take(names))))
     }
 }
 
@@ -346,9 +348,9 @@ struct Scan {
 }
 
 impl LongCommand for Scan {
-    fn step(&mut self, context: &mut Context<'_>, args: Args<'_>, until: Instant) -> Option<Reply> {
+    fn step(&mut self, context: &mut Context<'_>, args: Args<'_>, until: Instant) -> Step {
         let db = context.session.db;
-        let Ok(filter) = ScanFilter::of(args) else { return Some(Reply::Error("ERR syntax error".into())) };
+        let Ok(filter) = ScanFilter::of(args) else { return Ok(Some(Reply::Error("ERR syntax error".into()))) };
         loop {
             let (names, keys_left, mut slow) = (&mut self.names, &mut self.keys_left, Vec::new());
             self.cursor = context.keyspace.scan(context.held.as_mut(), db, self.cursor, |entry| {
@@ -364,10 +366,10 @@ impl LongCommand for Scan {
             self.buckets_left -= 1;
             if self.cursor == 0 || self.keys_left == 0 || self.buckets_left == 0 {
                 let cursor = Reply::text(self.cursor.to_string());
-                return Some(Reply::Array(vec![cursor, Reply::Array(std::mem::take(names))]));
+                return Ok(Some(Reply::Array(vec![cursor, Reply::Array(std::mem::take(names))])));
             }
             if Instant::now() >= until {
-                return None;
+                return Ok(None);
             }
         }
     }

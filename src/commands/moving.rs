@@ -4,19 +4,19 @@ use std::time::Instant;
 
 use super::bloom::Bounds;
 use super::context::Context;
-use super::dispatch::{LongCommand, Outcome, Stop};
+use super::dispatch::{LongCommand, Outcome, Step, Stop, refused};
 use super::error::CommandError;
 use super::table::{Argument, ArgumentKind, Command, Flags, Group, KeySpec};
 use super::words::{Words, is};
 use crate::codec::bloom_value::ValueError;
 use crate::codec::payload::{DumpWriter, PayloadError, dump, read};
-use crate::keyspace::DATABASES;
 use crate::keyspace::bloom::{BloomCopy, COPIED_AT_ONCE, copied, loaded_filter};
 use crate::keyspace::effect::{Cause, Effect};
 use crate::keyspace::entry::{Entry, EntryRef, LATEST_LIFE, ValueRef};
 use crate::keyspace::held::Held;
 use crate::keyspace::latch::Wait;
 use crate::keyspace::latched::{Latched, LatchedKeys};
+use crate::keyspace::{DATABASES, SetAside};
 use crate::resp::{Args, Reply, parse_integer};
 
 const ROW: Command = Command { group: Group::Generic, since: "1.0.0", ..Command::DEFAULT };
@@ -124,9 +124,17 @@ pub const COMMANDS: &[Command] = &[
 const SYNTAX: CommandError = CommandError::text("ERR syntax error");
 const SAME: CommandError = CommandError::text("ERR source and destination objects are the same");
 
+/// Bytes of bits of a key's value.
+fn bit_bytes(entry: EntryRef<'_>) -> u64 {
+    match entry.value() {
+        ValueRef::Bloom(bloom) => bloom.bit_bytes(),
+        _ => 0,
+    }
+}
+
 /// Whether the value of a key takes long to copy.
 fn is_heavy(entry: EntryRef<'_>) -> bool {
-    matches!(entry.value(), ValueRef::Bloom(bloom) if bloom.bit_bytes() > COPIED_AT_ONCE as u64)
+    bit_bytes(entry) > COPIED_AT_ONCE as u64
 }
 
 /// Whether the key got the other name.
@@ -276,13 +284,16 @@ fn copy(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
         }
         let copied = held.read(order.from.0, order.from.1, |entry| match entry {
             None => Ok(None),
-            Some(entry) if is_heavy(entry) => Err(entry.allocated_bytes() as u64),
-            Some(entry) => Ok(Some(copied(entry, order.to.1))),
+            Some(entry) if is_heavy(entry) => Err(bit_bytes(entry)),
+            Some(entry) => {
+                let room = bounds.check_new(bit_bytes(entry));
+                Ok(Some(room.and_then(|()| Ok(copied(entry, order.to.1)?))))
+            }
         })?;
         Ok(match copied {
             Ok(None) => Found::Nothing,
             Ok(Some(Ok(copy))) => Found::Copied(order.finish(held, copy).map(Ok)?),
-            Ok(Some(Err(error))) => Found::Copied(Err(error.into())),
+            Ok(Some(Err(error))) => Found::Copied(Err(error)),
             Err(bytes) => Found::Heavy(bytes),
         })
     })?;
@@ -290,7 +301,7 @@ fn copy(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
         Found::Nothing => Ok(Reply::Integer(0)),
         Found::Copied(result) => Ok(result.map(|()| Reply::Integer(1))?),
         Found::Heavy(bytes) => {
-            bounds.check_loaded(bytes)?;
+            bounds.check_new(bytes)?;
             let keys = match context.held {
                 Some(_) => None,
                 None => {
@@ -305,12 +316,12 @@ fn copy(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
                     Some(keyspace.latch_keys(names, &mut held)?)
                 }
             };
-            let mut long = LongCopy { keys, copy: None };
+            let mut long = LongCopy { keys, copy: None, room: context.keyspace.set_aside(bytes) };
             if context.may_latch() {
                 return Err(Stop::Long(Box::new(long)));
             }
             loop {
-                if let Some(reply) = long.step(context, args, Instant::now()) {
+                if let Ok(Some(reply)) = long.step(context, args, Instant::now()) {
                     return Ok(reply);
                 }
             }
@@ -322,18 +333,19 @@ struct LongCopy {
     /// Both keys, unless they are the transaction's.
     keys: Option<LatchedKeys>,
     copy: Option<BloomCopy>,
+    /// The bytes of the copy, until it is in its place.
+    room: SetAside,
 }
 
 impl LongCommand for LongCopy {
-    fn step(&mut self, context: &mut Context<'_>, args: Args<'_>, until: Instant) -> Option<Reply> {
-        let refused = |error: CommandError| Some(Reply::Error(error.message()));
+    fn step(&mut self, context: &mut Context<'_>, args: Args<'_>, until: Instant) -> Step {
         let order = match CopyOrder::of(context.session.db, args) {
             Ok(order) => order,
-            Err(error) => return refused(error),
+            Err(error) => return refused(&error),
         };
         let keyspace = context.keyspace;
         let mut own = self.keys.as_ref().map(|keys| keys.hold_at(keyspace));
-        let held = own.as_mut().or(context.held.as_mut())?;
+        let Some(held) = own.as_mut().or(context.held.as_mut()) else { return Ok(None) };
         let copy = &mut self.copy;
         let done = held.read(order.from.0, order.from.1, |entry| {
             let Some((entry, ValueRef::Bloom(bloom))) = entry.map(|entry| (entry, entry.value())) else {
@@ -350,12 +362,15 @@ impl LongCommand for LongCopy {
             }
             let made = copy.take()?;
             Some(made.finish(entry, order.to.1).map_err(CommandError::from))
-        });
+        })?;
         match done {
-            Ok(None) => None,
-            Ok(Some(Err(error))) => refused(error),
-            Ok(Some(Ok(entry))) => order.finish(held, entry).ok().map(|()| Reply::Integer(1)),
-            Err(_) => refused(CommandError::text("ERR a key of the copy is busy")),
+            None => Ok(None),
+            Some(Err(error)) => refused(&error),
+            Some(Ok(entry)) => {
+                self.room.give_back();
+                order.finish(held, entry)?;
+                Ok(Some(Reply::Integer(1)))
+            }
         }
     }
 }
@@ -387,22 +402,22 @@ struct LongDump {
 }
 
 impl LongCommand for LongDump {
-    fn step(&mut self, _: &mut Context<'_>, _: Args<'_>, until: Instant) -> Option<Reply> {
-        let ValueRef::Bloom(bloom) = self.latched.entry().value() else { return Some(Reply::Null) };
+    fn step(&mut self, _: &mut Context<'_>, _: Args<'_>, until: Instant) -> Step {
+        let ValueRef::Bloom(bloom) = self.latched.entry().value() else { return Ok(Some(Reply::Null)) };
         let writer = self.writer.get_or_insert_with(|| DumpWriter::new(bloom));
         if self.payload.capacity() == 0 {
             let bytes = writer.len();
             let reserved = usize::try_from(bytes).is_ok_and(|bytes| self.payload.try_reserve_exact(bytes).is_ok());
             if !reserved {
-                return Some(Reply::Error(CommandError::InsufficientMemory { bytes }.message()));
+                return refused(&CommandError::InsufficientMemory { bytes });
             }
         }
         while !writer.step(bloom, &mut self.payload, COPIED_AT_ONCE) {
             if Instant::now() >= until {
-                return None;
+                return Ok(None);
             }
         }
-        Some(Reply::Bulk(std::mem::take(&mut self.payload).into()))
+        Ok(Some(Reply::Bulk(std::mem::take(&mut self.payload).into())))
     }
 }
 
@@ -474,7 +489,11 @@ fn restore_key(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     // Made before the lock is taken: a large one takes its time.
     let limit = bounds.settings().max_filter_memory();
     let value = read(payload).map_err(CommandError::from)?;
-    bounds.check_loaded(value.bit_bytes())?;
+    // One whose life is over is only checked.
+    let ends_at_once = life.is_some_and(|life| life <= now);
+    if !ends_at_once {
+        bounds.check_new(value.bit_bytes())?;
+    }
     let decoded = value.build(limit).map_err(|error| CommandError::from(PayloadError::Value(error)))?;
     let entry = loaded_filter(&args[1], life, decoded).map_err(CommandError::from)?;
     let stamp = context.keyspace.stamp_now();
@@ -482,7 +501,7 @@ fn restore_key(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
         if cell.get().is_some() && !options.replace {
             return Err(BUSY.into());
         }
-        if life.is_some_and(|life| life <= now) {
+        if ends_at_once {
             cell.delete(Cause::Command);
             return Ok(Reply::Ok);
         }

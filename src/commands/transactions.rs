@@ -10,16 +10,17 @@
 use std::time::{Duration, Instant};
 
 use super::context::{Context, Transaction};
-use super::dispatch::{LongCommand, Outcome, Stop, has_room};
+use super::dispatch::{LongCommand, Outcome, Step, Stop, has_room, refused as refused_reply};
 use super::error::CommandError;
 use super::introspection::keys_of_request;
+use super::room::AfterEviction;
 use super::table::{Argument, Command, Flags, Group, KeySpec};
 use crate::config::ClientClass;
 use crate::keyspace::held::Held;
 use crate::keyspace::latch::Wait;
 use crate::keyspace::latched::LatchedKeys;
 use crate::keyspace::watch::Watch;
-use crate::keyspace::{DATABASES, Keyspace};
+use crate::keyspace::{DATABASES, Keyspace, Policy};
 use crate::resp::{Args, OwnedArgs, Reply, parse_integer};
 
 const FREE: Flags = Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE).with(Flags::FAST);
@@ -153,8 +154,9 @@ const LONG_WORDS: usize = 4096;
 const LONG_BYTES: usize = 1 << 20;
 
 impl Scope {
-    fn of(transaction: &Transaction, db: usize) -> Self {
-        let (mut keys, mut db, mut words, mut whole, mut heavy) = (Vec::new(), db, 0, false, false);
+    /// `evicts`: it may have to wait for other keys to go, which nobody may do under locks.
+    fn of(transaction: &Transaction, db: usize, evicts: bool) -> Self {
+        let (mut keys, mut db, mut words, mut whole, mut heavy) = (Vec::new(), db, 0, false, evicts);
         for (command, args) in &transaction.queue {
             let args = args.as_args();
             words += args.len();
@@ -193,7 +195,10 @@ fn exec(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
         let why = CommandError::OutOfMemory.message();
         return Err(CommandError::Text(format!("EXECABORT Transaction discarded because of: {why}").into()).into());
     }
-    let scope = Scope::of(transaction, context.session.db);
+    let evicts = needs_memory.is_some()
+        && context.settings.maxmemory() > 0
+        && Policy::of_setting(context.settings.maxmemory_policy()) != Policy::NoEviction;
+    let scope = Scope::of(transaction, context.session.db, evicts);
     let keyspace = context.keyspace;
     if scope.takes_keys() {
         keyspace.may_take()?;
@@ -287,7 +292,7 @@ fn run(context: &mut Context<'_>, command: &'static Command, args: Args<'_>) -> 
         Ok(reply) => reply,
         Err(Stop::Refused(error)) => Reply::Error(error.message()),
         Err(Stop::Long(mut long)) => loop {
-            if let Some(reply) = long.step(context, args, Instant::now() + Duration::from_secs(1)) {
+            if let Ok(Some(reply)) = long.step(context, args, Instant::now() + Duration::from_secs(1)) {
                 return reply;
             }
         },
@@ -312,34 +317,41 @@ impl LongExec {
     }
 
     /// The reply of the next command, if it is done by then.
-    fn next_reply(&mut self, context: &mut Context<'_>, until: Instant) -> Option<Reply> {
+    fn next_reply(&mut self, context: &mut Context<'_>, until: Instant) -> Step {
         let (command, args) = &self.transaction.queue[self.next];
         if self.current.is_none() {
             context.counters.commands.add(1);
             match (command.handler)(context, args.as_args()) {
-                Ok(reply) => return Some(reply),
-                Err(Stop::Refused(error)) => return Some(Reply::Error(error.message())),
-                Err(Stop::Busy(_)) => return Some(Reply::Error("ERR a key of the transaction is busy".into())),
+                Ok(reply) => return Ok(Some(reply)),
+                Err(Stop::Refused(CommandError::NoRoomYet { bytes })) => {
+                    self.current = Some(Box::new(AfterEviction::new(command, bytes)));
+                }
+                Err(Stop::Refused(error)) => return refused_reply(&error),
+                Err(Stop::Busy(_)) => return Ok(Some(Reply::Error("ERR a key of the transaction is busy".into()))),
                 Err(Stop::Long(long)) => self.current = Some(long),
             }
         }
-        let reply = self.current.as_mut()?.step(context, args.as_args(), until)?;
-        self.current = None;
-        Some(reply)
+        let Some(current) = &mut self.current else { return Ok(None) };
+        let reply = current.step(context, args.as_args(), until)?;
+        if reply.is_some() {
+            self.current = None;
+        }
+        Ok(reply)
     }
 }
 
 impl LongCommand for LongExec {
-    fn step(&mut self, context: &mut Context<'_>, _: Args<'_>, until: Instant) -> Option<Reply> {
+    fn step(&mut self, context: &mut Context<'_>, _: Args<'_>, until: Instant) -> Step {
         let keyspace = context.keyspace;
         context.held = Some(self.keys.hold_at(keyspace));
         while self.next < self.transaction.queue.len() {
             match self.next_reply(context, until) {
-                Some(reply) => {
+                Ok(Some(reply)) => {
                     self.replies.push(reply);
                     self.next += 1;
                 }
-                None => break,
+                // No key of its own is away: who would be waited for cannot be.
+                Ok(None) | Err(_) => break,
             }
             if Instant::now() >= until && self.next < self.transaction.queue.len() {
                 break;
@@ -347,9 +359,9 @@ impl LongCommand for LongExec {
         }
         context.held = None;
         if self.next < self.transaction.queue.len() {
-            return None;
+            return Ok(None);
         }
         let replies = std::mem::replace(&mut self.replies, Replies { replies: Vec::new(), bytes: 0, limit: 0 });
-        Some(replies.finish(context))
+        Ok(Some(replies.finish(context)))
     }
 }

@@ -15,14 +15,12 @@
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use smallvec::SmallVec;
 
 use super::effect::Cause;
 use super::entry::EntryRef;
-use super::shard::Shard;
 use super::table::{Table, is_away};
-use super::{DATABASES, Keyspace, SHARDS};
+use super::{Cell, DATABASES, Keyspace, SHARDS};
 
 /// The rule by which keys go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,31 +62,18 @@ impl Policy {
         matches!(self, Self::AllKeysLfu | Self::VolatileLfu)
     }
 
+    /// The rule of this number in [`Policy::ALL`], the setting's value.
+    #[must_use]
+    pub fn of_setting(index: usize) -> Self {
+        Self::ALL.get(index).copied().unwrap_or(Self::NoEviction)
+    }
+
     const fn goes_by_chance(self) -> bool {
         matches!(self, Self::AllKeysRandom | Self::VolatileRandom)
     }
 
     const fn only_with_life(self) -> bool {
         matches!(self, Self::VolatileLru | Self::VolatileLfu | Self::VolatileRandom | Self::VolatileTtl)
-    }
-}
-
-/// How the locks of shards are taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Locks {
-    /// Each is waited for; the caller holds none.
-    Wait,
-    /// Only those that are free; the caller may hold others.
-    Try,
-}
-
-impl Locks {
-    fn read(self, shard: &RwLock<Shard>) -> Option<RwLockReadGuard<'_, Shard>> {
-        if self == Self::Wait { Some(shard.read()) } else { shard.try_read() }
-    }
-
-    fn write(self, shard: &RwLock<Shard>) -> Option<RwLockWriteGuard<'_, Shard>> {
-        if self == Self::Wait { Some(shard.write()) } else { shard.try_write() }
     }
 }
 
@@ -122,7 +107,7 @@ fn random() -> u64 {
 
 impl Keyspace {
     /// Let one key go; false if there is none that may.
-    pub fn evict(&self, policy: Policy, locks: Locks) -> bool {
+    pub fn evict(&self, policy: Policy) -> bool {
         if policy == Policy::NoEviction {
             return false;
         }
@@ -130,8 +115,10 @@ impl Keyspace {
         let dbs: SmallVec<[usize; DATABASES]> = (0..DATABASES).filter(may_go).collect();
         CHOICE.with_borrow_mut(|choice| {
             choice.begin(std::ptr::from_ref(self) as usize, policy, self.stamp_now());
-            choice.locks = locks;
-            !dbs.is_empty() && (0..TRIES).any(|_| self.try_to_evict(&dbs, choice))
+            let evicted =
+                !dbs.is_empty() && (0..TRIES).any(|n| (n == 0 || choice.seen > 0) && self.try_to_evict(&dbs, choice));
+            choice.forget_long_names();
+            evicted
         })
     }
 
@@ -141,7 +128,7 @@ impl Keyspace {
         if dbs.iter().map(|db| self.len(*db)).sum::<usize>() <= FEW_KEYS {
             self.walk(dbs, usize::MAX, choice);
         } else if choice.policy == Policy::VolatileTtl {
-            if self.evict_soonest(dbs, choice.locks) {
+            if self.evict_soonest(dbs) {
                 return true;
             }
             self.walk(dbs, SAMPLES, choice);
@@ -152,7 +139,7 @@ impl Keyspace {
             }
         }
         while let Some(key) = choice.take_best() {
-            if self.evict_if(key.db, &key.name, choice.locks, |entry| choice.is_still_worth(entry, key.worth)) {
+            if self.evict_if(key.db, &key.name, |entry| choice.is_still_worth(entry, key.worth)) {
                 return true;
             }
         }
@@ -160,31 +147,29 @@ impl Keyspace {
     }
 
     /// Delete a key that was chosen, if it is still there, free, and as it was.
-    fn evict_if(&self, db: usize, name: &[u8], locks: Locks, fits: impl FnOnce(EntryRef<'_>) -> bool) -> bool {
-        let hash = self.common.hash(name);
-        let Some(mut shard) = locks.write(self.shard(hash)) else { return false };
-        let cell = shard.cell(&self.common, db, hash, name);
-        cell.is_ok_and(|mut cell| cell.get().is_some_and(fits) && cell.delete(Cause::Evicted))
+    fn evict_if(&self, db: usize, name: &[u8], fits: impl FnOnce(EntryRef<'_>) -> bool) -> bool {
+        let evict = |cell: &mut Cell<'_>| cell.get().is_some_and(fits) && cell.delete(Cause::Evicted);
+        self.write(db, name, evict).unwrap_or(false)
     }
 
     /// Of some shards, let the key go whose life ends soonest.
-    fn evict_soonest(&self, dbs: &[usize], locks: Locks) -> bool {
+    fn evict_soonest(&self, dbs: &[usize]) -> bool {
         (0..TRIES).any(|_| {
-            let Some((due, db, shard, segment)) = self.soonest_segment(dbs, locks) else { return false };
-            let soonest_in = || locks.write(&self.shards[shard].0)?.tables[db].soonest_in(segment);
+            let Some((due, db, shard, segment)) = self.soonest_segment(dbs) else { return false };
+            let soonest_in = || self.shards[shard].0.write().tables[db].soonest_in(segment);
             // What the segment was due for may be gone. Then it says so from here on, and may not be the soonest.
             let Some((life, name)) = soonest_in().filter(|(life, _)| *life <= due) else { return false };
-            let evicted = self.evict_if(db, &name, locks, |entry| entry.life() == Some(life));
+            let evicted = self.evict_if(db, &name, |entry| entry.life() == Some(life));
             soonest_in();
             evicted
         })
     }
 
     /// Of some shards, the segment of a table that is due first, and when.
-    fn soonest_segment(&self, dbs: &[usize], locks: Locks) -> Option<(u64, usize, usize, usize)> {
+    fn soonest_segment(&self, dbs: &[usize]) -> Option<(u64, usize, usize, usize)> {
         let look = |_| {
             let (db, shard) = (dbs[random() as usize % dbs.len()], random() as usize % SHARDS);
-            let (due, segment) = locks.read(&self.shards[shard].0)?.tables[db].soonest_segment()?;
+            let (due, segment) = self.shards[shard].0.read().tables[db].soonest_segment()?;
             Some((due, db, shard, segment))
         };
         (0..SOONEST_OF).filter_map(look).min()
@@ -198,8 +183,7 @@ impl Keyspace {
             }
             let db = dbs[random() as usize % dbs.len()];
             let (shard, bucket) = (random() % SHARDS as u64, random() >> 32);
-            let Some(shard) = choice.locks.read(&self.shards[shard as usize].0) else { continue };
-            let table = &shard.tables[db];
+            let table = &self.shards[shard as usize].0.read().tables[db];
             if !choice.policy.only_with_life() || table.may_have_lives(bucket) {
                 table.scan(bucket, |entry| choice.look_at(db, entry));
             }
@@ -213,8 +197,7 @@ impl Keyspace {
             if choice.seen >= enough {
                 break;
             }
-            let shard = &self.shards[first.wrapping_add(step) % SHARDS].0;
-            let Some(shard) = choice.locks.read(shard) else { continue };
+            let shard = self.shards[first.wrapping_add(step) % SHARDS].0.read();
             for &db in dbs {
                 let visit = |entry: EntryRef<'_>| choice.look_at(db, entry);
                 let table: &Table = &shard.tables[db];
@@ -236,7 +219,6 @@ struct Choice {
     /// Tells keyspaces apart. A wrong guess does no harm: what is remembered is looked at again before it goes.
     keyspace: usize,
     policy: Policy,
-    locks: Locks,
     /// The keyspace's clock of access stamps.
     now: u32,
     /// How many were seen that may go.
@@ -247,7 +229,7 @@ struct Choice {
 
 impl Choice {
     const fn new() -> Self {
-        Self { keyspace: 0, policy: Policy::NoEviction, locks: Locks::Wait, now: 0, seen: 0, best: Vec::new() }
+        Self { keyspace: 0, policy: Policy::NoEviction, now: 0, seen: 0, best: Vec::new() }
     }
 
     fn begin(&mut self, keyspace: usize, policy: Policy, now: u32) {
@@ -276,6 +258,12 @@ impl Choice {
         if full {
             self.best.remove(0);
         }
+    }
+
+    /// Names may be of megabytes, and each thread remembers some.
+    fn forget_long_names(&mut self) {
+        const LONG_BYTES: usize = 1024;
+        self.best.retain(|key| key.name.len() <= LONG_BYTES);
     }
 
     fn take_best(&mut self) -> Option<Candidate> {

@@ -16,6 +16,8 @@ pub(super) struct Figures {
     life_seconds: [AtomicI64; DATABASES],
     /// What the entries of each database hold.
     pub(super) entries: [Bytes; DATABASES],
+    /// Bytes that were promised to values being made.
+    pub(super) set_aside: AtomicI64,
     /// What is no longer to be found and waits to be freed.
     pub(super) garbage: Bytes,
     /// Keys removed because their life was over.

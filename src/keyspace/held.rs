@@ -125,7 +125,7 @@ impl<'k> Held<'k> {
     }
 
     /// A key that was not taken out must not be met as one that does not exist.
-    fn check(&self, db: usize, name: &[u8]) -> Result<(), Wait> {
+    pub(super) fn check(&self, db: usize, name: &[u8]) -> Result<(), Wait> {
         match &self.source {
             Source::Private(keys) if !keys.has(db, name) => Err(Wait::new(keys.latch.clone())),
             _ => Ok(()),
@@ -139,7 +139,11 @@ impl<'k> Held<'k> {
     pub fn read<R>(&mut self, db: usize, name: &[u8], look: impl FnOnce(Option<EntryRef<'_>>) -> R) -> Result<R, Wait> {
         self.check(db, name)?;
         let (common, hash) = (self.common, self.common.hash(name));
-        self.shard(hash, |shard| shard.get(common, db, hash, name).map(look))
+        self.shard(hash, |shard| {
+            let entry = shard.get(common, db, hash, name)?;
+            entry.iter().for_each(|entry| common.touch(*entry));
+            Ok(look(entry))
+        })
     }
 
     /// Work on a key.

@@ -14,7 +14,7 @@ use super::effect::Effect;
 use super::entry::{Entry, EntryRef, Kind, Value, ValueRef};
 use super::held::{Held, PrivateKeys};
 use super::latch::{Latch, Wait};
-use super::shard::{Record, Recorder, Shard};
+use super::shard::{Cell, Record, Recorder, Shard};
 use super::table::NameHash;
 use super::watch::Watched;
 
@@ -57,6 +57,55 @@ impl Keyspace {
         self.latch_in(&mut private.shard.lock(), Home::Private(private.clone()), db, name)
     }
 
+    /// Work on a key, and take it then if `work` says so. Nobody comes in between; the gate is passed before.
+    ///
+    /// # Errors
+    /// [`Wait`] when a long command has it; nothing was done then.
+    pub fn write_and_latch<R>(
+        self: &Arc<Self>,
+        db: usize,
+        name: &[u8],
+        work: impl FnOnce(&mut Cell<'_>) -> (R, bool),
+    ) -> Result<(R, Option<Latched>), Wait> {
+        let shard = &mut *self.shard_of(name).write();
+        self.write_and_latch_in(shard, Home::Table, db, name, work)
+    }
+
+    /// The same on a key that a transaction holds in a shard of its own.
+    ///
+    /// # Errors
+    /// [`Wait`] when another command of the transaction has it, which cannot be.
+    pub fn write_and_latch_held<R>(
+        self: &Arc<Self>,
+        held: &Held<'_>,
+        db: usize,
+        name: &[u8],
+        work: impl FnOnce(&mut Cell<'_>) -> (R, bool),
+    ) -> Result<(R, Option<Latched>), Wait> {
+        held.check(db, name)?;
+        let Some(private) = held.private() else { return Err(Wait::yielding()) };
+        self.write_and_latch_in(&mut private.shard.lock(), Home::Private(private.clone()), db, name, work)
+    }
+
+    fn write_and_latch_in<R>(
+        self: &Arc<Self>,
+        shard: &mut Shard,
+        home: Home,
+        db: usize,
+        name: &[u8],
+        work: impl FnOnce(&mut Cell<'_>) -> (R, bool),
+    ) -> Result<(R, Option<Latched>), Wait> {
+        let (result, latch) = work(&mut shard.cell(&self.common, db, self.common.hash(name), name)?);
+        if !latch {
+            return Ok((result, None));
+        }
+        // A key that ends right now is taken all the same: it was there.
+        let before = std::mem::replace(&mut shard.stopped_at, 1);
+        let latched = self.latch_in(shard, home, db, name);
+        shard.stopped_at = before;
+        latched.map(|latched| (result, latched))
+    }
+
     fn latch_in(
         self: &Arc<Self>,
         shard: &mut Shard,
@@ -77,8 +126,8 @@ impl Keyspace {
     /// Put a stand-in in the place of an entry, which is returned.
     fn stand_in(&self, shard: &mut Shard, latch: &Arc<Latch>, db: usize, hash: NameHash, name: &[u8]) -> Option<Entry> {
         let mut entry = shard.tables[db].get_mut(hash, name)?;
+        self.common.touch(entry.as_ref());
         let stand_in = stand_in(name, latch, entry.as_ref().kind());
-        self.common.touch(stand_in.as_ref());
         let own = std::mem::replace(&mut *entry, stand_in);
         drop(entry);
         shard.away.push((db, latch.clone()));

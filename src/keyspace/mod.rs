@@ -51,7 +51,7 @@ use parking_lot::RwLock;
 use clock::Clock;
 use effect::Journal;
 use entry::{EntryRef, Footprint, Kind};
-pub use eviction::{Locks, Policy};
+pub use eviction::Policy;
 use figures::{Bytes, Figures};
 use held::Held;
 use latch::{Gate, Wait};
@@ -71,6 +71,25 @@ const SHARD_BITS: u32 = 10;
 pub struct Keyspace {
     shards: Box<[Padded]>,
     common: Common,
+}
+
+/// Bytes set aside, until this is dropped.
+pub struct SetAside {
+    figures: Arc<Figures>,
+    bytes: u64,
+}
+
+impl SetAside {
+    /// The value is there and counts by itself.
+    pub fn give_back(&mut self) {
+        self.figures.set_aside.fetch_sub(std::mem::take(&mut self.bytes) as i64, Ordering::Relaxed);
+    }
+}
+
+impl Drop for SetAside {
+    fn drop(&mut self) {
+        self.give_back();
+    }
 }
 
 /// Keeps the lock words of two shards off one cache line.
@@ -170,6 +189,19 @@ impl Keyspace {
     #[must_use]
     pub fn entry_bytes(&self) -> u64 {
         self.footprint().bytes() as u64
+    }
+
+    /// Bytes that are set aside for values being made.
+    #[must_use]
+    pub fn set_aside_bytes(&self) -> u64 {
+        self.common.figures.set_aside.load(Ordering::Relaxed).max(0) as u64
+    }
+
+    /// Set so many bytes aside for a value that takes long to make, so that nobody else counts on them.
+    #[must_use]
+    pub fn set_aside(&self, bytes: u64) -> SetAside {
+        self.common.figures.set_aside.fetch_add(bytes as i64, Ordering::Relaxed);
+        SetAside { figures: self.common.figures.clone(), bytes }
     }
 
     /// Bytes of what was deleted and is still to be freed, in the background.

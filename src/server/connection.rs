@@ -23,9 +23,9 @@ use super::client::Client;
 use super::shared::Shared;
 use super::stream::{Socket, Stream};
 use crate::commands::context::{Context, Counters, Session};
-use crate::commands::dispatch::{LongCommand, Progress, execute, write};
+use crate::commands::dispatch::{LongCommand, Progress, Step, execute, write};
 use crate::config::{ClientClass, OutputLimit};
-use crate::resp::{Limits, Scanner, encode_error};
+use crate::resp::{Limits, Reply, Scanner, encode_error};
 
 /// Replies waiting for a client that stop its further requests from being run.
 const PAUSE_BYTES: usize = 32 << 20;
@@ -434,23 +434,26 @@ impl<S: Stream> Connection<'_, S> {
     /// Go on with a long command until it is done, letting others run in between.
     async fn finish(&mut self, mut long: Box<dyn LongCommand>, index: usize) {
         loop {
-            match self.step(long, index) {
-                Some(unfinished) => long = unfinished,
-                None => return,
+            match self.step(&mut *long, index) {
+                Ok(Some(reply)) => {
+                    // The key is given back before the reply can be seen.
+                    drop(long);
+                    if let Some((context, buffers)) = self.context() {
+                        write(&context, &reply, &mut buffers.output);
+                    }
+                    return;
+                }
+                Ok(None) => tokio::task::yield_now().await,
+                Err(wait) => wait.await,
             }
-            tokio::task::yield_now().await;
         }
     }
 
-    /// One slice of a long command; the command, if it is not done.
-    fn step(&mut self, mut long: Box<dyn LongCommand>, index: usize) -> Option<Box<dyn LongCommand>> {
-        let (mut context, buffers) = self.context()?;
+    /// One slice of a long command.
+    fn step(&mut self, long: &mut dyn LongCommand, index: usize) -> Step {
+        let Some((mut context, buffers)) = self.context() else { return Ok(Some(Reply::Null)) };
         let args = buffers.batch.request(&buffers.input, index);
-        let Some(reply) = long.step(&mut context, args, Instant::now() + SLICE) else { return Some(long) };
-        // The key is given back before the reply can be seen.
-        drop(long);
-        write(&context, &reply, &mut buffers.output);
-        None
+        long.step(&mut context, args, Instant::now() + SLICE)
     }
 
     /// What commands see, and the buffers that they work on; none if the connection holds no buffers.

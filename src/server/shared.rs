@@ -12,7 +12,7 @@ use super::worker::Workers;
 use super::{allocator, files, info, logging};
 use crate::commands::context::{Counter, Counters, Host, Room};
 use crate::config::{Id, Prepared, SetError, Settings};
-use crate::keyspace::{Keyspace, Locks, Policy};
+use crate::keyspace::{Keyspace, Policy};
 
 /// What all threads of the server share.
 pub(super) struct Shared {
@@ -63,7 +63,7 @@ const SMALL_SHARE: u64 = 64;
 const KEEPING_LIMIT: Duration = Duration::from_millis(20);
 
 /// So many choices of a key to be evicted may fail before a command is refused.
-const EVICTION_TRIES: u32 = 8;
+const EVICTION_TRIES: u32 = 2;
 
 impl Shared {
     pub(super) fn new(settings: Settings, files: u64, workers: Workers) -> Self {
@@ -108,7 +108,8 @@ impl Shared {
 
     /// Bytes in use, without what is being freed: what the keys hold, exactly, and all else as it was at the last tick.
     fn used_memory(&self) -> u64 {
-        self.keyspace.entry_bytes().saturating_add_signed(self.overhead.load(Ordering::Relaxed))
+        let keys = self.keyspace.entry_bytes().saturating_add(self.keyspace.set_aside_bytes());
+        keys.saturating_add_signed(self.overhead.load(Ordering::Relaxed))
     }
 
     /// Bytes of the keyspace's tables, as of the last second.
@@ -157,6 +158,12 @@ impl Shared {
         limit == 0 || self.used_memory().saturating_add(bytes) <= limit
     }
 
+    /// Whether so many bytes would fit if all keys went that may.
+    fn may_fit(&self, bytes: u64) -> bool {
+        let overhead = 0u64.saturating_add_signed(self.overhead.load(Ordering::Relaxed));
+        self.policy() != Policy::NoEviction && overhead.saturating_add(bytes) <= self.settings.maxmemory()
+    }
+
     /// Whether so many bytes have to wait for what is being freed.
     fn waits(&self, bytes: u64) -> bool {
         let (limit, garbage) = (self.settings.maxmemory(), self.keyspace.garbage_bytes());
@@ -168,30 +175,8 @@ impl Shared {
         if self.waits(bytes) { Room::Going } else { Room::Made }
     }
 
-    /// Evict keys until so many bytes more fit, or this time is over.
-    fn evict_for(&self, bytes: u64, most: Duration, locks: Locks) -> Room {
-        if self.fits(bytes) {
-            return self.room_or_wait(bytes);
-        }
-        let (begun, policy, mut failures) = (Instant::now(), self.policy(), 0);
-        while policy != Policy::NoEviction && bytes <= self.settings.maxmemory() {
-            // A key that was chosen may be gone or busy by now.
-            failures += u32::from(!self.keyspace.evict(policy, locks));
-            if self.fits(bytes) {
-                return self.room_or_wait(bytes);
-            }
-            if failures > EVICTION_TRIES {
-                break;
-            }
-            if begun.elapsed() >= most {
-                return Room::Going;
-            }
-        }
-        Room::Refused
-    }
-
     fn policy(&self) -> Policy {
-        Policy::ALL.get(self.settings.maxmemory_policy()).copied().unwrap_or(Policy::NoEviction)
+        Policy::of_setting(self.settings.maxmemory_policy())
     }
 
     /// Evict for a while if the memory limit is passed: it may have been lowered, and nobody write.
@@ -233,25 +218,34 @@ impl Host for Shared {
     }
 
     fn make_room(&self, bytes: u64, most: Duration) -> Room {
-        self.evict_for(bytes, most, Locks::Wait)
+        if self.fits(bytes) {
+            return self.room_or_wait(bytes);
+        }
+        let (begun, policy, mut failures) = (Instant::now(), self.policy(), 0);
+        while self.may_fit(bytes) && failures < EVICTION_TRIES {
+            let evicted = self.keyspace.evict(policy);
+            if self.fits(bytes) {
+                return self.room_or_wait(bytes);
+            }
+            if !evicted {
+                // A key that was chosen may be gone or busy by now.
+                failures += 1;
+            } else if begun.elapsed() >= most {
+                return Room::Going;
+            }
+        }
+        Room::Refused
     }
 
-    fn room_for(&self, bytes: u64, at_once: bool) -> Room {
-        let limit = self.settings.maxmemory();
+    fn room_for(&self, bytes: u64, kept: u64) -> Room {
         if self.fits(bytes) {
-            return if at_once { Room::Made } else { self.room_or_wait(bytes) };
+            return self.room_or_wait(bytes);
         }
-        if self.policy() == Policy::NoEviction || bytes > limit {
+        if !self.may_fit(bytes.saturating_add(kept)) {
             return Room::Refused;
         }
-        match self.fits(bytes.saturating_sub(limit / SMALL_SHARE)) {
-            true => Room::Made,
-            false if at_once => match self.evict_for(bytes, Duration::MAX, Locks::Try) {
-                Room::Refused => Room::Refused,
-                Room::Made | Room::Going => Room::Made,
-            },
-            false => Room::Going,
-        }
+        let share = self.settings.maxmemory() / SMALL_SHARE;
+        if self.fits(bytes.saturating_sub(share)) { Room::Made } else { Room::Going }
     }
 
     fn shut_down(&self) {

@@ -18,6 +18,7 @@ use crate::resp::{Args, Reply, parse_integer};
 const MAX_EXPANSION: u64 = 32_768;
 
 /// What a new filter is to be.
+#[derive(Clone)]
 pub(super) struct NewFilter {
     error: f64,
     capacity: u64,
@@ -31,13 +32,13 @@ pub(super) struct NewFilter {
 pub(in crate::commands) struct Bounds<'a> {
     settings: &'a Settings,
     host: &'a dyn Host,
-    /// The command cannot be tried again: it belongs to a transaction.
+    /// The command can neither wait nor be tried again: it belongs to a transaction that holds locks.
     at_once: bool,
 }
 
 impl<'a> Bounds<'a> {
     pub(in crate::commands) fn of(context: &Context<'a>) -> Self {
-        Self { settings: context.settings, host: context.host, at_once: context.held.is_some() }
+        Self { settings: context.settings, host: context.host, at_once: !context.may_latch() }
     }
 
     /// The settings.
@@ -51,15 +52,15 @@ impl<'a> Bounds<'a> {
         if total > limit {
             return Err(CommandError::FilterTooLarge { bytes: total, limit });
         }
-        match self.host.room_for(more, self.at_once) {
+        match self.host.room_for(more, total.saturating_sub(more)) {
             Room::Made => Ok(()),
-            Room::Going => Err(CommandError::NoRoomYet { bytes: more }),
-            Room::Refused => Err(CommandError::OutOfMemory),
+            Room::Going if !self.at_once => Err(CommandError::NoRoomYet { bytes: more }),
+            _ => Err(CommandError::OutOfMemory),
         }
     }
 
-    /// Whether what was loaded, of so many bytes, may be kept.
-    pub(in crate::commands) fn check_loaded(self, bytes: u64) -> Result<(), CommandError> {
+    /// Whether a filter of so many bytes of bits may be added to those that are there.
+    pub(in crate::commands) fn check_new(self, bytes: u64) -> Result<(), CommandError> {
         self.check(bytes, bytes)
     }
 }
@@ -110,7 +111,7 @@ impl NewFilter {
             ShapeError::TooLarge => CommandError::TooLarge,
             ShapeError::Rate | ShapeError::NoEntries => CommandError::CannotCreate,
         })?;
-        bounds.check(shape.bytes, shape.bytes)?;
+        bounds.check_new(shape.bytes)?;
         cell.insert(empty_filter(cell.name(), &shape, options, self.growth, self.life)?);
         let (growth, life) = (self.growth, self.life);
         cell.record(&Effect::BloomCreated { shape, options, growth, life });

@@ -6,9 +6,9 @@ use std::time::Instant;
 
 use super::create::Bounds;
 use super::figures::read_existing;
-use crate::codec::bloom::{Chunk, ChunkError, HeaderError, chunk_at, decode_header, encode_header, place_chunk};
+use crate::codec::bloom::{Chunk, ChunkError, Header, HeaderError, chunk_at, encode_header, place_chunk};
 use crate::commands::context::Context;
-use crate::commands::dispatch::{LongCommand, Outcome, Stop};
+use crate::commands::dispatch::{LongCommand, Outcome, Step, Stop, refused};
 use crate::commands::error::CommandError;
 use crate::keyspace::Record;
 use crate::keyspace::bloom::loaded_filter;
@@ -77,12 +77,14 @@ struct LongCopy {
 }
 
 impl LongCommand for LongCopy {
-    fn step(&mut self, _: &mut Context<'_>, _: Args<'_>, until: Instant) -> Option<Reply> {
+    fn step(&mut self, _: &mut Context<'_>, _: Args<'_>, until: Instant) -> Step {
         const CHANGED: &str = "ERR filter changed shape during the dump, start again at 0";
         // The key may have been made anew between the look and the latch.
-        let ValueRef::Bloom(bloom) = self.latched.entry().value() else { return Some(Reply::Error(CHANGED.into())) };
+        let ValueRef::Bloom(bloom) = self.latched.entry().value() else {
+            return Ok(Some(Reply::Error(CHANGED.into())));
+        };
         if chunk_at(bloom, self.iterator) != Some(self.chunk) {
-            return Some(Reply::Error(CHANGED.into()));
+            return Ok(Some(Reply::Error(CHANGED.into())));
         }
         self.data.reserve_exact(self.chunk.len - self.data.len());
         while self.data.len() < self.chunk.len {
@@ -90,11 +92,11 @@ impl LongCommand for LongCopy {
             self.data.resize((at + COPIED_AT_ONCE).min(self.chunk.len), 0);
             bloom.copy_bytes(self.chunk.link, self.chunk.offset + at, &mut self.data[at..]);
             if self.data.len() < self.chunk.len && Instant::now() >= until {
-                return None;
+                return Ok(None);
             }
         }
         let data = std::mem::take(&mut self.data);
-        Some(piece_reply(self.iterator + data.len() as i64, data))
+        Ok(Some(piece_reply(self.iterator + data.len() as i64, data)))
     }
 }
 
@@ -157,14 +159,14 @@ impl From<ChunkError> for CommandError {
 /// The filter that a header describes.
 fn from_header(name: &[u8], header: &[u8], bounds: Bounds<'_>) -> Result<Entry, CommandError> {
     let limit = bounds.settings().max_filter_memory();
-    let decoded = decode_header(header, limit).map_err(|error| match error {
+    let refused = |error| match error {
         HeaderError::Limit { bytes } => CommandError::FilterTooLarge { bytes, limit },
         HeaderError::Memory(error) => error.into(),
         _ => CommandError::BadData,
-    })?;
-    let entry = loaded_filter(name, None, decoded)?;
-    bounds.check_loaded(entry.allocated_bytes() as u64)?;
-    Ok(entry)
+    };
+    let header = Header::read(header, limit).map_err(refused)?;
+    bounds.check_new(header.bit_bytes())?;
+    Ok(loaded_filter(name, None, header.build().map_err(refused)?)?)
 }
 
 struct LongLoad {
@@ -174,23 +176,22 @@ struct LongLoad {
 }
 
 impl LongCommand for LongLoad {
-    fn step(&mut self, _: &mut Context<'_>, args: Args<'_>, until: Instant) -> Option<Reply> {
+    fn step(&mut self, _: &mut Context<'_>, args: Args<'_>, until: Instant) -> Step {
         let data = &args[3];
-        let refused = |error: CommandError| Some(Reply::Error(error.message()));
-        let ValueRef::Bloom(bloom) = self.latched.entry().value() else { return refused(CommandError::WrongType) };
+        let ValueRef::Bloom(bloom) = self.latched.entry().value() else { return refused(&CommandError::WrongType) };
         // The key may have been made anew between the look and the latch.
         let chunk = match place_chunk(bloom, self.iterator, data.len()) {
             Ok(chunk) => chunk,
-            Err(error) => return refused(error.into()),
+            Err(error) => return refused(&error.into()),
         };
         while self.done < chunk.len {
             let (from, to) = (self.done, (self.done + COPIED_AT_ONCE).min(chunk.len));
             self.latched.change(|entry, record| or_in(entry, record, chunk, from, &data[from..to]));
             self.done = to;
             if to < chunk.len && Instant::now() >= until {
-                return None;
+                return Ok(None);
             }
         }
-        Some(Reply::Ok)
+        Ok(Some(Reply::Ok))
     }
 }

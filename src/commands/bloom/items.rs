@@ -10,11 +10,11 @@ use std::time::Instant;
 use smallvec::SmallVec;
 
 use super::create::{Bounds, NewFilter, capacity, check_one_life, error_rate, expansion, grow};
-use crate::commands::context::{Context, Host, Room};
-use crate::commands::dispatch::{LongCommand, Outcome, Stop};
+use crate::commands::context::{Context, Host};
+use crate::commands::dispatch::{LongCommand, Outcome, Step, Stop, refused};
 use crate::commands::error::CommandError;
 use crate::commands::life;
-use crate::commands::room;
+use crate::commands::room::RoomWait;
 use crate::commands::table::RUN_LENGTH;
 use crate::commands::words::{Words, is};
 use crate::config::Settings;
@@ -23,7 +23,6 @@ use crate::filters::scalable_bloom::ScalableBloom;
 use crate::filters::{BloomMut, BloomRef, Insert};
 use crate::keyspace::effect::Effect;
 use crate::keyspace::entry::{Entry, EntryRef, ValueMut, ValueRef};
-use crate::keyspace::latch::Wait;
 use crate::keyspace::latched::Latched;
 use crate::keyspace::{Cell, Record};
 use crate::resp::{Args, Reply};
@@ -39,43 +38,31 @@ struct Answers {
     with_errors: Option<Vec<Reply>>,
     /// The command has one item and one answer.
     single: bool,
-    /// The next item needs a sub-filter of so many bytes, for which keys have to be evicted.
-    wants_room: Option<u64>,
-    /// How often that was tried, and for which item.
-    tries: (u8, usize),
-    /// No more keys can be evicted.
-    no_room: bool,
+    /// For a sub-filter that the next item needs.
+    room: RoomWait,
+    /// The bytes of that, if other keys have to go for them before the item is tried again.
+    wanted: Option<u64>,
 }
 
 impl Answers {
     fn new(single: bool) -> Self {
-        Self { bools: SmallVec::new(), with_errors: None, single, wants_room: None, tries: (0, 0), no_room: false }
+        Self { bools: SmallVec::new(), with_errors: None, single, room: RoomWait::default(), wanted: None }
     }
 
-    /// An item was refused: its answer, unless it is tried again.
+    /// An item was refused: that is its answer, unless it is tried again.
     fn refused(&mut self, error: &CommandError) {
-        let tries = if self.tries.1 == self.len() { self.tries.0 } else { 0 };
         match error {
-            CommandError::NoRoomYet { bytes } if tries < room::TRIES && !self.no_room => {
-                (self.wants_room, self.tries) = (Some(*bytes), (tries + 1, self.len()));
-            }
+            CommandError::NoRoomYet { bytes } if self.room.want(*bytes) => self.wanted = Some(*bytes),
             _ => self.push_error(error),
         }
     }
 
     /// Evict keys until about this moment; whether adding can go on.
     fn make_room(&mut self, host: &dyn Host, until: Instant) -> bool {
-        let Some(bytes) = self.wants_room else { return true };
-        match host.make_room(bytes, until.saturating_duration_since(Instant::now())) {
-            Room::Going => {
-                std::thread::yield_now();
-                return false;
-            }
-            Room::Made => {}
-            Room::Refused => self.no_room = true,
+        if self.wanted.is_some() && self.room.is_over(host, until) {
+            self.wanted = None;
         }
-        self.wants_room = None;
-        true
+        self.wanted.is_none()
     }
 
     fn take(&mut self) -> Self {
@@ -111,6 +98,7 @@ impl Answers {
 }
 
 /// What is made when the key of an add is missing.
+#[derive(Clone)]
 enum Missing {
     Create(NewFilter),
     Refuse,
@@ -253,7 +241,7 @@ fn add_items(
     (items, single): (Items<'_>, bool),
     missing: &Missing,
 ) -> Result<Answers, Stop> {
-    let (name, bounds, may_latch) = (&args[1], Bounds::of(context), context.may_latch());
+    let (name, may_latch) = (&args[1], context.may_latch());
     let mut answers = Answers::new(single);
     let found = match context.held {
         Some(_) => context.peek(name, |entry| first_look(entry, items))?,
@@ -270,39 +258,63 @@ fn add_items(
         Found::WrongType => return Err(CommandError::WrongType.into()),
         Found::Large | Found::Exclusive | Found::Long => {}
     }
-    if answers.len() > 0 {
-        // Some are in already. The rest follows, whatever comes in between: nothing may be tried twice.
-        return match add_rest(context, name, items, &mut answers) {
-            Ok(()) if answers.wants_room.is_none() => Ok(answers),
-            _ => Err(Stop::Long(Box::new(RestAdd { first: items.first, answers }))),
-        };
-    }
     let long = matches!(found, Found::Long) && may_latch;
-    context.write(name, |cell| {
-        match (cell.get().map(EntryRef::value), missing) {
-            (Some(ValueRef::Bloom(_)), _) => {}
-            (Some(_), _) => return Err(CommandError::WrongType),
-            (None, Missing::Create(filter)) => filter.create(cell, bounds)?,
-            (None, Missing::Refuse) => return Err(CommandError::NotFound),
-        }
-        if !long {
-            cell.change(|entry, record| {
-                let group = |answers: &mut _| add_group(entry, &record, bounds, items, answers);
-                add_groups(items, &mut answers, group);
-            });
-        }
-        Ok(())
-    })??;
-    if answers.wants_room.is_some() {
-        return Err(Stop::Long(Box::new(RestAdd { first: items.first, answers })));
+    match add_exclusively(context, name, items, missing, (long, &mut answers)) {
+        Ok(None) => Ok(answers),
+        Ok(Some(latched)) => Err(in_steps(Key::Latched(latched), items, answers)),
+        Err(stop) if answers.len() == 0 => Err(stop),
+        // Some are in already, under the shared lock, and have their answers: nothing may be tried twice.
+        Err(_) => Err(in_steps(Key::Away(missing.clone()), items, answers)),
     }
-    if !long {
-        return Ok(answers);
+}
+
+fn in_steps(key: Key, items: Items<'_>, answers: Answers) -> Stop {
+    Stop::Long(Box::new(LongAdd { key, first: items.first, answers }))
+}
+
+/// Add the items that have no answer yet, to a key that is made if it is missing; or only make it. The key, if the rest has to be
+/// added in steps: all of them if it takes `long`, or those that other keys have to make room for.
+fn add_exclusively(
+    context: &mut Context<'_>,
+    name: &[u8],
+    items: Items<'_>,
+    missing: &Missing,
+    (long, answers): (bool, &mut Answers),
+) -> Result<Option<Latched>, Stop> {
+    let bounds = Bounds::of(context);
+    if long {
+        context.keyspace.may_take()?;
     }
-    // The key was there a moment ago. Should it be gone again by now, everything is tried once more.
-    match context.latch(name)? {
-        Some(latched) => Err(Stop::Long(Box::new(LongAdd { latched, first: items.first, answers }))),
-        None => add_items(context, args, (items, single), missing),
+    let (added, latched) = context.write_and_latch(name, |cell| {
+        if let Err(error) = make_if_missing(cell, bounds, missing) {
+            return (Err(error), false);
+        }
+        if long {
+            return (Ok(()), true);
+        }
+        cell.change(|entry, record| {
+            add_groups(items, answers, |answers| add_group(entry, &record, bounds, items, answers));
+        });
+        match answers.wanted {
+            // Nothing has changed yet: it can be tried again from the beginning.
+            Some(bytes) if answers.len() == 0 => (Err(CommandError::NoRoomYet { bytes }), false),
+            wanted => (Ok(()), wanted.is_some()),
+        }
+    })?;
+    added?;
+    if latched.is_none() && answers.len() < items.len() && answers.wanted.is_some() {
+        // There was no memory for the few bytes of a stand-in.
+        (answers.len()..items.len()).for_each(|_| answers.push_error(&CommandError::OutOfMemory));
+    }
+    Ok(latched)
+}
+
+fn make_if_missing(cell: &mut Cell<'_>, bounds: Bounds<'_>, missing: &Missing) -> Result<(), CommandError> {
+    match (cell.get().map(EntryRef::value), missing) {
+        (Some(ValueRef::Bloom(_)), _) => Ok(()),
+        (Some(_), _) => Err(CommandError::WrongType),
+        (None, Missing::Create(filter)) => filter.create(cell, bounds),
+        (None, Missing::Refuse) => Err(CommandError::NotFound),
     }
 }
 
@@ -387,10 +399,13 @@ fn add_group(
     let mut added = Added { record, link: 0, items: Group::new() };
     for item in group {
         match add_one(entry, &mut added, bounds, item) {
-            Ok(was_added) => answers.push(was_added),
+            Ok(was_added) => {
+                answers.room.served();
+                answers.push(was_added);
+            }
             Err(error) => {
                 answers.refused(&error);
-                if error == CommandError::NonScalingFull || answers.wants_room.is_some() {
+                if error == CommandError::NonScalingFull || answers.wanted.is_some() {
                     added.tell();
                     return ControlFlow::Break(());
                 }
@@ -445,56 +460,47 @@ fn add_one<'i>(
     Err(CommandError::CannotGrow)
 }
 
-/// Add the items that have no answer yet, exclusively. Should the key be gone, all of this was before that: no question can
-/// find out any more which of the rest would have been new.
-fn add_rest(context: &mut Context<'_>, name: &[u8], items: Items<'_>, answers: &mut Answers) -> Result<(), Wait> {
-    let bounds = Bounds::of(context);
-    context.write(name, |cell| {
-        let filter = matches!(cell.get().map(EntryRef::value), Some(ValueRef::Bloom(_)));
-        if filter {
-            cell.change(|entry, record| {
-                add_groups(items, answers, |answers| add_group(entry, &record, bounds, items, answers));
-            });
-        } else {
-            (answers.len()..items.len()).for_each(|_| answers.push(true));
-        }
-    })
-}
-
-/// The rest of an add that was begun and met a key that is away, or a growth that other keys have to make room for.
-struct RestAdd {
-    first: usize,
-    answers: Answers,
-}
-
-impl LongCommand for RestAdd {
-    fn step(&mut self, context: &mut Context<'_>, args: Args<'_>, until: Instant) -> Option<Reply> {
-        let (items, answers) = (Items::of(args, self.first), &mut self.answers);
-        if !answers.make_room(context.host, until) {
-            return None;
-        }
-        add_rest(context, &args[1], items, answers).ok()?;
-        answers.wants_room.is_none().then(|| answers.take().into_reply())
-    }
-}
-
+/// An add that goes on in steps.
 struct LongAdd {
-    latched: Latched,
+    key: Key,
     first: usize,
     answers: Answers,
+}
+
+/// The key of an add that goes on in steps.
+enum Key {
+    /// It has it.
+    Latched(Latched),
+    /// Somebody else has it, or it is gone; what to make then.
+    Away(Missing),
 }
 
 impl LongCommand for LongAdd {
-    fn step(&mut self, context: &mut Context<'_>, args: Args<'_>, until: Instant) -> Option<Reply> {
-        let (items, bounds) = (Items::of(args, self.first), Bounds::of(context));
-        let Self { latched, answers, .. } = self;
+    fn step(&mut self, context: &mut Context<'_>, args: Args<'_>, until: Instant) -> Step {
+        let (items, bounds, answers) = (Items::of(args, self.first), Bounds::of(context), &mut self.answers);
+        let latched = match &mut self.key {
+            Key::Latched(latched) => latched,
+            Key::Away(missing) => match add_exclusively(context, &args[1], items, missing, (false, answers)) {
+                Ok(None) => return Ok(Some(answers.take().into_reply())),
+                Ok(Some(latched)) => {
+                    self.key = Key::Latched(latched);
+                    return Ok(None);
+                }
+                Err(Stop::Busy(wait)) => return Err(wait),
+                Err(Stop::Refused(error)) => {
+                    (answers.len()..items.len()).for_each(|_| answers.push_error(&error));
+                    return Ok(Some(answers.take().into_reply()));
+                }
+                Err(Stop::Long(_)) => return Ok(None),
+            },
+        };
         if !answers.make_room(context.host, until) {
-            return None;
+            return Ok(None);
         }
         let done = latched.change(|entry, record| {
             while answers.len() < items.len() {
                 if add_group(entry, record, bounds, items, answers).is_break() {
-                    return answers.wants_room.is_none();
+                    return answers.wanted.is_none();
                 }
                 if Instant::now() >= until {
                     return answers.len() == items.len();
@@ -502,7 +508,7 @@ impl LongCommand for LongAdd {
             }
             true
         });
-        done.then(|| answers.take().into_reply())
+        Ok(done.then(|| answers.take().into_reply()))
     }
 }
 
@@ -599,18 +605,18 @@ struct LongExists {
 }
 
 impl LongCommand for LongExists {
-    fn step(&mut self, _: &mut Context<'_>, args: Args<'_>, until: Instant) -> Option<Reply> {
+    fn step(&mut self, _: &mut Context<'_>, args: Args<'_>, until: Instant) -> Step {
         let items = Items::of(args, 2);
         let ValueRef::Bloom(bloom) = self.latched.entry().value() else {
-            return Some(Reply::Error(CommandError::WrongType.message()));
+            return refused(&CommandError::WrongType);
         };
         while self.found.len() < items.len() {
             find_group(bloom, &items.group(self.found.len(), group_len(bloom)), &mut self.found);
             if Instant::now() >= until {
-                return None;
+                return Ok(None);
             }
         }
-        Some(Reply::Bools(std::mem::take(&mut self.found)))
+        Ok(Some(Reply::Bools(std::mem::take(&mut self.found))))
     }
 }
 
