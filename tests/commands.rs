@@ -269,7 +269,9 @@ fn too_few_and_too_many_words() {
     let server = Server::start();
     let mut client = server.client();
     for (name, command) in rows().filter(|(_, command)| command.subcommands.is_empty()) {
-        let expected = format!("ERR wrong number of arguments for '{name}' command");
+        // As in Redis an EXEC that is refused says that it ends a transaction, whether there is one or not.
+        let code = if name == "exec" { "EXECABORT Transaction discarded because of:" } else { "ERR" };
+        let expected = format!("{code} wrong number of arguments for '{name}' command");
         let full = example(&name, command);
         for words in name.split('|').count()..full.len() {
             assert_eq!(client.call(&full[..words]).error(), expected, "{:?}", &full[..words]);

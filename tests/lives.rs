@@ -424,7 +424,7 @@ fn a_life_costs_at_most_sixteen_bytes() {
     let bytes_of = |life: Option<u64>| {
         let keyspace = keyspace_with(None);
         (0..KEYS).for_each(|n| insert(&keyspace, format!("u:{n}").as_bytes(), life));
-        keyspace.entry_bytes() + keyspace.table_bytes() as u64
+        keyspace.entry_bytes() + keyspace.table_bytes()
     };
     let (with, without) = (bytes_of(Some(START + 1_000_000)), bytes_of(None));
     assert!(with <= without + 16 * KEYS, "{with} and {without} bytes");

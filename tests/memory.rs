@@ -577,6 +577,93 @@ fn a_lower_limit_takes_effect_without_a_write() {
     assert!(figure(&mut client, "evicted_keys") > 1_000);
 }
 
+/// What was used and is empty again takes nothing, so that a limit can be kept by letting keys go.
+#[test]
+fn empty_databases_take_no_memory() {
+    let server = Server::start();
+    let mut client = server.client();
+    let before = settled(&mut client);
+    for db in 0..16 {
+        assert!(client.cmd(&format!("SELECT {db}")) == "OK");
+        all_answer(&mut client, (0..3_000).map(|n| words(&format!("BF.ADD k{n} x"))), &ONE);
+        all_answer(&mut client, (0..3_000).map(|n| words(&format!("DEL k{n}"))), &ONE);
+    }
+    assert_eq!((figure(&mut client, "used_memory_keys"), figure(&mut client, "used_memory_tables")), (0, 0));
+    let limit = before + MB;
+    assert!(client.cmd(&format!("CONFIG SET maxmemory {limit} maxmemory-policy allkeys-lru")) == "OK");
+    all_answer(&mut client, (0..20_000).map(|n| words(&format!("BF.ADD k{n} x"))), &ONE);
+    assert!(client.cmd("DBSIZE").int() > 100);
+}
+
+/// A filter that would not fit even alone is refused before any other goes for it, also when it is the growth of one.
+#[test]
+fn nobody_goes_in_vain() {
+    let server = Server::start();
+    let mut client = server.client();
+    assert!(client.cmd("BF.RESERVE grows 0.01 500000 EXPANSION 16") == "OK");
+    all_answer(&mut client, (0..2_000).map(|n| words(&format!("BF.RESERVE k:{n} 0.01 1000"))), &ok());
+    for policy in ["allkeys-lru", "allkeys-random", "volatile-lru", "volatile-ttl"] {
+        limit_above_use(&mut client, MB, policy);
+        let limit = figure(&mut client, "maxmemory");
+        let capacity = (limit - 100_000) * 8 / 11;
+        assert_eq!(client.cmd(&format!("BF.RESERVE whole 0.01 {capacity}")).error(), OOM, "{policy}");
+        let items: Vec<String> = (0..600_000).map(|n| format!("i{n}")).collect();
+        let reply = client.cmd(&format!("BF.MADD grows {}", items.join(" ")));
+        assert!(reply.array().iter().any(|answer| matches!(answer, Value::Error(text) if text == OOM)), "{policy}");
+        assert!(client.cmd("BF.INFO grows FILTERS").array()[0] == 1 && client.cmd("BF.EXISTS grows i0") == 1);
+        assert!(client.cmd("DBSIZE") == 2_001 && figure(&mut client, "evicted_keys") == 0, "{policy}");
+    }
+}
+
+/// While an add waits for room its key is its own: it is neither evicted nor renamed in the middle, and what was answered as
+/// new is in the filter.
+#[test]
+fn an_add_that_waits_for_room_is_one_step() {
+    let server = Server::start();
+    for round in 0..4 {
+        let (mut client, mut other) = (server.client(), server.client());
+        assert!(client.cmd("BF.RESERVE grows 0.01 1000 EXPANSION 5000") == "OK");
+        limit_above_use(&mut client, 9 * MB, "allkeys-random");
+        all_answer(&mut other, (0..40_000).map(|n| words(&format!("BF.RESERVE o:{n} 0.01 10"))), &ok());
+        (0..400).for_each(|n| drop(other.cmd(&format!("BF.RESERVE p:{n} 0.01 10000"))));
+        let items: Vec<String> = (0..1_100).map(|n| format!("i{n}")).collect();
+        let line = format!("BF.MADD grows {}", items.join(" "));
+        client.send(&words(&line));
+        let renamed = loop {
+            let count = other.cmd("BF.CARD grows");
+            // None of them, or all but a few that the filter took for known.
+            assert!(count == 0 || count.int() > 1_050, "round {round}: {count:?}");
+            if count.int() > 0 || other.cmd("EXISTS grows") == 0 {
+                break other.cmd("RENAME grows moved") == "OK";
+            }
+        };
+        let reply = client.read();
+        let new: Vec<usize> = (0..1_100).filter(|n| reply.array()[*n] == 1).collect();
+        assert!(new.len() > 1_050, "round {round}: {}", new.len());
+        if renamed {
+            new.iter().for_each(|n| assert!(other.cmd(&format!("BF.EXISTS moved i{n}")) == 1, "round {round}: i{n}"));
+        }
+        assert!(client.cmd("CONFIG SET maxmemory 0") == "OK" && client.cmd("FLUSHALL") == "OK");
+    }
+}
+
+/// Copies of small values keep to the limit too.
+#[test]
+fn copies_keep_to_the_limit() {
+    let server = Server::start();
+    let mut client = server.client();
+    assert!(client.cmd("BF.RESERVE source 0.01 200000") == "OK");
+    let limit = limit_above_use(&mut client, 20 * MB, "allkeys-lru");
+    all_answer(&mut client, (0..60_000).map(|n| words(&format!("BF.RESERVE k:{n} 0.01 10"))), &ok());
+    for n in 0..300 {
+        if client.cmd(&format!("COPY source copy:{n}")) == 0 {
+            // It has gone itself: keys used within the same second are all alike.
+            assert!(client.cmd("BF.RESERVE source 0.01 200000") == "OK", "{n}");
+        }
+        assert!(figure(&mut client, "used_memory") < limit + 2 * MB);
+    }
+}
+
 #[test]
 fn a_percentage_is_of_the_memory_that_there_is() {
     let server = Server::with(&["--maxmemory", "50%"]);

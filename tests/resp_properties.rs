@@ -247,7 +247,7 @@ fn frame2(reply: &Reply) -> Frame2 {
             Frame2::Array(pairs.iter().flat_map(|(key, value)| [frame2(key), frame2(value)]).collect())
         }
         Reply::Field(pair) => Frame2::Array(vec![frame2(&pair.1)]),
-        Reply::Sequence(_) => panic!("several frames"),
+        Reply::Sequence(_) | Reply::Encoded { .. } => panic!("not generated"),
     }
 }
 
@@ -284,7 +284,7 @@ fn frame3(reply: &Reply) -> Frame3 {
         Reply::Field(pair) => {
             Frame3::Map { data: [(frame3(&pair.0), frame3(&pair.1))].into_iter().collect(), attributes: None }
         }
-        Reply::Sequence(_) => panic!("several frames"),
+        Reply::Sequence(_) | Reply::Encoded { .. } => panic!("not generated"),
     }
 }
 

@@ -138,6 +138,13 @@ impl Header {
         }
         let held = infos.iter().map(|link| link.shape.bytes).fold(0, u64::saturating_add);
         if held > limit_bytes {
+            // Filters have about as many bits as their entries need, old ones the next power of two.
+            let plausible = |link: &LinkInfo| {
+                link.shape.bits as f64 <= 2.1 * link.shape.entries as f64 * link.shape.bits_per_entry + 1024.0
+            };
+            if let Some(at) = infos.iter().position(|link| !plausible(link)) {
+                return Err(HeaderError::Link(at));
+            }
             return Err(HeaderError::Limit { bytes: held });
         }
         Ok(Self { links: infos, options, growth, bit_bytes: held })

@@ -320,9 +320,17 @@ fn a_chain_longer_than_rates_can_halve_is_refused() {
 
 #[test]
 fn no_memory_is_taken_beyond_the_limit() {
-    let sized = |bytes: u64| header_with(20, &[bytes.to_le_bytes(), (bytes * 8).to_le_bytes()].concat());
+    // With as many entries as such bits are for.
+    let sized = |bytes: u64| {
+        let mut header = header_with(20, &[bytes.to_le_bytes(), (bytes * 8).to_le_bytes()].concat());
+        header[20 + 44..20 + 52].copy_from_slice(&(bytes * 8 / 10).to_le_bytes());
+        header
+    };
     assert_eq!(refusal(&sized(1 << 20)), Some(HeaderError::Limit { bytes: (1 << 20) + 16 }));
     assert_eq!(refusal(&sized((1 << 20) - 16)), None);
+    // More bits than the entries can have asked for are damage.
+    let damaged = header_with(20, &[(1u64 << 40).to_le_bytes(), (1u64 << 43).to_le_bytes()].concat());
+    assert_eq!(refusal(&damaged), Some(HeaderError::Link(0)));
     let before = mapped_bytes();
     let huge = decode_header(&sized(1 << 60), u64::MAX).unwrap_err();
     assert_eq!(huge, HeaderError::Memory(crate::filters::bits::AllocError { bytes: 1 << 60 }));

@@ -21,7 +21,7 @@ use crate::keyspace::latch::Wait;
 use crate::keyspace::latched::LatchedKeys;
 use crate::keyspace::watch::Watch;
 use crate::keyspace::{DATABASES, Keyspace, Policy};
-use crate::resp::{Args, OwnedArgs, Reply, parse_integer};
+use crate::resp::{Args, OwnedArgs, Reply, encode, parse_integer};
 
 const FREE: Flags = Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE).with(Flags::FAST);
 const ROW: Command = Command { group: Group::Transactions, since: "1.2.0", ..Command::DEFAULT };
@@ -102,8 +102,9 @@ pub(super) fn queue(context: &mut Context<'_>, command: &'static Command, args: 
 /// A request was refused for its form, or for now: a transaction that it was to belong to is not run. An EXEC that is refused
 /// ends its transaction.
 pub(super) fn refused(context: &mut Context<'_>, command: &Command, error: CommandError) -> CommandError {
-    let Some(transaction) = &mut context.session.transaction else { return error };
-    transaction.failed = true;
+    if let Some(transaction) = &mut context.session.transaction {
+        transaction.failed = true;
+    }
     if command.name != EXEC {
         return error;
     }
@@ -241,7 +242,8 @@ fn run_held<'a>(
     context.held = Some(held);
     let mut replies = Replies::of(context);
     for (command, args) in &transaction.queue {
-        replies.push(run(context, command, args.as_args()));
+        let reply = run(context, command, args.as_args());
+        replies.push(&reply, context);
     }
     context.held = None;
     Ok(replies.finish(context))
@@ -253,35 +255,39 @@ fn end(context: &mut Context<'_>) {
     context.session.transaction = None;
 }
 
-/// The replies of a transaction; more than the output limit allows are not kept, and the client is cut off as he would be
-/// without the transaction.
+/// The replies of a transaction, each in the protocol that is in force when it is given. More than the output limit allows are
+/// not kept, and the client is cut off as he would be without the transaction.
 struct Replies {
-    replies: Vec<Reply>,
-    bytes: u64,
+    count: usize,
+    bytes: Vec<u8>,
     limit: u64,
+    passed: bool,
 }
 
 impl Replies {
     fn of(context: &Context<'_>) -> Self {
         let hard = context.settings.output_limit(ClientClass::Normal).hard;
-        Self { replies: Vec::new(), bytes: 0, limit: if hard == 0 { u64::MAX } else { hard } }
+        Self { count: 0, bytes: Vec::new(), limit: if hard == 0 { u64::MAX } else { hard }, passed: false }
     }
 
-    fn push(&mut self, reply: Reply) {
-        self.bytes += reply.heap_bytes() as u64;
-        if self.bytes <= self.limit {
-            self.replies.push(reply);
-        } else {
-            self.replies.clear();
+    fn push(&mut self, reply: &Reply, context: &Context<'_>) {
+        self.count += 1;
+        if self.passed {
+            return;
+        }
+        encode(reply, context.session.protocol, &mut self.bytes);
+        if self.bytes.len() as u64 > self.limit {
+            (self.bytes, self.passed) = (Vec::new(), true);
         }
     }
 
-    fn finish(self, context: &mut Context<'_>) -> Reply {
-        if self.bytes > self.limit {
+    /// All of them as one reply; none are left.
+    fn finish(&mut self, context: &mut Context<'_>) -> Reply {
+        if self.passed {
             context.session.closing = true;
             return Reply::Error("ERR the replies of the transaction pass 'client-output-buffer-limit'".into());
         }
-        Reply::Array(self.replies)
+        Reply::Encoded { count: self.count, bytes: std::mem::take(&mut self.bytes) }
     }
 }
 
@@ -347,7 +353,7 @@ impl LongCommand for LongExec {
         while self.next < self.transaction.queue.len() {
             match self.next_reply(context, until) {
                 Ok(Some(reply)) => {
-                    self.replies.push(reply);
+                    self.replies.push(&reply, context);
                     self.next += 1;
                 }
                 // No key of its own is away: who would be waited for cannot be.
@@ -361,7 +367,6 @@ impl LongCommand for LongExec {
         if self.next < self.transaction.queue.len() {
             return Ok(None);
         }
-        let replies = std::mem::replace(&mut self.replies, Replies { replies: Vec::new(), bytes: 0, limit: 0 });
-        Ok(Some(replies.finish(context)))
+        Ok(Some(self.replies.finish(context)))
     }
 }

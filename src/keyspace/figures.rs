@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use super::DATABASES;
 use super::entry::{EntryRef, Footprint};
+use super::table::Table;
 
 /// Running totals.
 #[derive(Default)]
@@ -16,6 +17,8 @@ pub(super) struct Figures {
     life_seconds: [AtomicI64; DATABASES],
     /// What the entries of each database hold.
     pub(super) entries: [Bytes; DATABASES],
+    /// Bytes of the tables themselves.
+    tables: AtomicI64,
     /// Bytes that were promised to values being made.
     pub(super) set_aside: AtomicI64,
     /// What is no longer to be found and waits to be freed.
@@ -97,6 +100,29 @@ impl Figures {
             self.lives[db].fetch_add(sign, Ordering::Relaxed);
             self.life_seconds[db].fetch_add(sign * ((life / 1000) as i64 - LIFE_EPOCH), Ordering::Relaxed);
         }
+    }
+
+    /// Work on a table, and count what it takes then.
+    pub(super) fn count_table<R>(&self, table: &mut Table, work: impl FnOnce(&mut Table) -> R) -> R {
+        let before = table.allocated_bytes();
+        let result = work(table);
+        let after = table.allocated_bytes();
+        if before != after {
+            self.tables.fetch_add(after as i64 - before as i64, Ordering::Relaxed);
+        }
+        result
+    }
+
+    /// Bytes of the tables themselves.
+    pub(super) fn table_bytes(&self) -> u64 {
+        self.tables.load(Ordering::Relaxed).max(0) as u64
+    }
+
+    /// A table whose entries became garbage goes too.
+    pub(super) fn flush_table(&self, table: &Table) {
+        let bytes = table.allocated_bytes();
+        self.tables.fetch_sub(bytes as i64, Ordering::Relaxed);
+        self.garbage.add(Footprint { heap: bytes, mapped: 0 });
     }
 
     /// All keys of a database became garbage.

@@ -140,6 +140,9 @@ impl<'k> Held<'k> {
         self.check(db, name)?;
         let (common, hash) = (self.common, self.common.hash(name));
         self.shard(hash, |shard| {
+            if shard.has_ended(common, db, hash, name) {
+                shard.cell(common, db, hash, name)?;
+            }
             let entry = shard.get(common, db, hash, name)?;
             entry.iter().for_each(|entry| common.touch(*entry));
             Ok(look(entry))
@@ -235,14 +238,18 @@ impl<'k> Held<'k> {
     pub fn swap(&mut self, one: usize, other: usize) {
         let common = self.common;
         self.for_each_shard(|shard| {
-            let Shard { tables, watched, .. } = shard;
-            let exists = |db: usize, name: &[u8]| {
-                let hash = common.hash(name);
-                let there = |db: usize| tables[db].get(hash, name).is_some();
-                there(db) || there(if db == one { other } else { one })
+            // Keys that have ended go first: none comes to a name that is watched, to go there as if it had been changed.
+            for name in shard.watched.names() {
+                for db in [one, other] {
+                    let _busy = shard.cell(common, db, common.hash(&name), &name);
+                }
+            }
+            let exists = |_: usize, name: &[u8]| {
+                let there = |db: usize| shard.tables[db].get(common.hash(name), name).is_some();
+                there(one) || there(other)
             };
-            watched.touch_all(|db| db == one || db == other, exists);
-            tables.swap(one, other);
+            shard.watched.touch_all(|db| db == one || db == other, exists);
+            shard.tables.swap(one, other);
         });
         common.swapped(one, other);
     }
@@ -268,6 +275,7 @@ impl Common {
     fn flushed(&self, db: Option<usize>, tables: Vec<Table>) {
         (0..DATABASES).filter(|other| db.is_none_or(|db| db == *other)).for_each(|db| self.figures.flush(db));
         self.record_whole(db.unwrap_or(0), &Effect::Flushed { all: db.is_none() });
+        tables.iter().for_each(|table| self.figures.flush_table(table));
         self.reaper.free_tables(tables);
     }
 

@@ -254,8 +254,10 @@ impl Keyspace {
     /// Put an entry in a table without counting it: it is only away from its own, or stands for none.
     fn put(&self, shard: &mut Shard, db: usize, hash: NameHash, entry: Entry) {
         let life = entry.as_ref().life();
-        drop(shard.tables[db].insert(hash, entry, |name| self.common.hash(name)));
-        shard.tables[db].set_due(hash, life);
+        self.common.figures.count_table(&mut shard.tables[db], |table| {
+            drop(table.insert(hash, entry, |name| self.common.hash(name)));
+            table.set_due(hash, life);
+        });
     }
 }
 
@@ -275,10 +277,11 @@ impl Drop for LatchedKeys {
         for key in &keys.names {
             let (db, name) = key;
             let hash = keyspace.common.hash(name);
-            let own = private.tables[*db].remove(hash, name);
+            let figures = &keyspace.common.figures;
+            let own = figures.count_table(&mut private.tables[*db], |table| table.remove(hash, name));
             let changed = private.watched.has_noted(key);
             held.shard(hash, |shard| {
-                drop(shard.tables[*db].remove(hash, name));
+                drop(figures.count_table(&mut shard.tables[*db], |table| table.remove(hash, name)));
                 if let Some(own) = own {
                     keyspace.put(shard, *db, hash, own);
                 }

@@ -59,7 +59,7 @@ use latched::is_nothing;
 use reaper::Reaper;
 pub use shard::{Cell, Record, Recorder};
 use shard::{Common, Shard};
-use table::{NameHash, Table};
+use table::NameHash;
 
 /// Number of databases that `SELECT` can choose from.
 pub const DATABASES: usize = 16;
@@ -250,10 +250,25 @@ impl Keyspace {
         let hash = self.common.hash(name);
         let shard = self.shard(hash).read();
         let entry = shard.get(&self.common, db, hash, name)?;
-        if let Some(entry) = entry {
-            self.common.touch(entry);
+        let ended = match entry {
+            Some(entry) => {
+                self.common.touch(entry);
+                false
+            }
+            None => shard.has_ended(&self.common, db, hash, name),
+        };
+        let result = work(entry, Recorder { common: &self.common, watched: &shard.watched, db, name });
+        drop(shard);
+        if ended {
+            self.remove_ended(db, name);
         }
-        Ok(work(entry, Recorder { common: &self.common, watched: &shard.watched, db, name }))
+        Ok(result)
+    }
+
+    /// Remove a key whose life was over when it was looked for: a client that saw it missing does not find it counted.
+    fn remove_ended(&self, db: usize, name: &[u8]) {
+        // One that is away by now is removed when it is back.
+        let _busy = self.write(db, name, |_| {});
     }
 
     /// The kind of a key's value; answered also while a long command has the key.
@@ -284,14 +299,27 @@ impl Keyspace {
         indices.sort_unstable();
         indices.dedup();
         let shards: smallvec::SmallVec<[_; 8]> = indices.iter().map(|index| self.shards[*index].0.read()).collect();
-        let exists = |name: &&[u8]| {
+        let mut ended: smallvec::SmallVec<[&[u8]; 8]> = smallvec::SmallVec::new();
+        let exists = |name: &&'n [u8]| {
             let hash = self.common.hash(name);
             let at = indices.binary_search(&shard_index(hash)).expect("the key's shard was locked");
-            let entry = shards[at].tables[db].get(hash, name);
-            let entry = entry.filter(|entry| self.is_visible(&shards[at], *entry));
-            entry.map(|entry| self.common.touch(entry)).is_some()
+            let entry = shards[at].tables[db].get(hash, name).filter(|entry| !is_nothing(*entry));
+            match entry {
+                Some(entry) if shards[at].is_over(&self.common, entry) => {
+                    ended.push(name);
+                    false
+                }
+                Some(entry) => {
+                    self.common.touch(entry);
+                    true
+                }
+                None => false,
+            }
         };
-        names.filter(exists).count()
+        let count = names.filter(exists).count();
+        drop(shards);
+        ended.iter().for_each(|name| self.remove_ended(db, name));
+        count
     }
 
     /// One step of a scan: visits the keys of one bucket and returns the next cursor, 0 at the end. A key that is there from
@@ -421,9 +449,8 @@ impl Keyspace {
 
     /// Bytes that the tables take, without the entries in them.
     #[must_use]
-    pub fn table_bytes(&self) -> usize {
-        let of = |shard: &Padded| shard.0.read().tables.iter().map(Table::allocated_bytes).sum::<usize>();
-        self.shards.iter().map(of).sum()
+    pub fn table_bytes(&self) -> u64 {
+        self.common.figures.table_bytes()
     }
 
     /// Lock shards whose entries come back from a long transaction: the stand-ins are not waited for.

@@ -25,7 +25,7 @@ impl Garbage {
         match self {
             Self::Entry(entry) => entry.as_ref().footprint(),
             Self::Table(table) => {
-                let mut sum = Footprint::default();
+                let mut sum = Footprint { heap: table.allocated_bytes(), mapped: 0 };
                 table.for_each(|entry| sum = sum + entry.footprint());
                 sum
             }

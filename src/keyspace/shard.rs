@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use super::DATABASES;
 use super::clock::Clock;
 use super::effect::{Cause, Effect, Journal};
-use super::entry::{Entry, EntryGuard, EntryRef, ValueRef};
+use super::entry::{Entry, EntryRef, ValueRef};
 use super::figures::Figures;
 use super::latch::{Gate, Latch, Wait};
 use super::reaper::Reaper;
@@ -62,6 +62,11 @@ impl Shard {
         entry.life().is_some_and(|life| !common.lives_held.load(Ordering::Relaxed) && life <= now())
     }
 
+    /// Whether there is a key whose life is over.
+    pub(super) fn has_ended(&self, common: &Common, db: usize, hash: NameHash, name: &[u8]) -> bool {
+        self.tables[db].get(hash, name).is_some_and(|entry| self.is_over(common, entry))
+    }
+
     /// A key that is there: its life is not over, and no long command has it.
     ///
     /// # Errors
@@ -105,7 +110,7 @@ impl Shard {
         if let Some(latch) = self.latch_of(db, hash, name) {
             return Err(Wait::new(latch));
         }
-        let over = self.tables[db].get(hash, name).is_some_and(|entry| self.is_over(common, entry));
+        let over = self.has_ended(common, db, hash, name);
         let mut cell = Cell { shard: self, common, db, hash, name };
         if over {
             cell.delete(Cause::Expired);
@@ -193,9 +198,10 @@ impl<'a> Cell<'a> {
         self.common.touch(entry.as_ref());
         self.common.figures.count(self.db, entry.as_ref());
         let (common, life) = (self.common, entry.as_ref().life());
-        let table = &mut self.shard.tables[self.db];
-        let _: EntryGuard<'_> = table.insert(self.hash, entry, |name| common.hash(name));
-        table.set_due(self.hash, life);
+        common.figures.count_table(&mut self.shard.tables[self.db], |table| {
+            drop(table.insert(self.hash, entry, |name| common.hash(name)));
+            table.set_due(self.hash, life);
+        });
     }
 
     /// Put a key here, of this cell's name, in place of what is here. What was there is freed in the background if it is
@@ -209,7 +215,8 @@ impl<'a> Cell<'a> {
 
     /// Take the key away, without telling anybody: for what comes back under another name.
     pub fn take(&mut self) -> Option<Entry> {
-        let entry = self.shard.tables[self.db].remove(self.hash, self.name)?;
+        let table = &mut self.shard.tables[self.db];
+        let entry = self.common.figures.count_table(table, |table| table.remove(self.hash, self.name))?;
         self.common.figures.count_off(self.db, entry.as_ref());
         Some(entry)
     }

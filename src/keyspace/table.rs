@@ -227,7 +227,10 @@ impl Table {
         let (bucket, further) = self.bucket_mut(index);
         let taken = bucket.take(hash, name, further)?;
         self.len -= 1;
-        if self.buckets > 1 && self.len < (self.buckets - 1) * FEWEST_KEYS_PER_BUCKET {
+        if self.len == 0 {
+            // A thousand shards of sixteen databases would hold 16 MB for nothing.
+            *self = Self::default();
+        } else if self.buckets > 1 && self.len < (self.buckets - 1) * FEWEST_KEYS_PER_BUCKET {
             self.merge();
         }
         Some(taken.into_entry())

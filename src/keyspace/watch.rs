@@ -54,6 +54,11 @@ impl Watched {
         }
     }
 
+    /// The names that are watched, in whatever database.
+    pub(super) fn names(&self) -> Vec<Box<[u8]>> {
+        self.flags.keys().cloned().collect()
+    }
+
     /// Whether this key was noted.
     pub(super) fn has_noted(&self, key: &Key) -> bool {
         self.changed.as_ref().is_some_and(|changed| changed.lock().contains(key))

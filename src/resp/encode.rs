@@ -31,6 +31,10 @@ pub fn encode(reply: &Reply, protocol: Protocol, out: &mut Vec<u8>) {
             encode_array_header(items.len(), out);
             encode_all(items, protocol, out);
         }
+        Reply::Encoded { count, bytes } => {
+            encode_array_header(*count, out);
+            out.extend_from_slice(bytes);
+        }
         Reply::Map(pairs) => {
             encode_map_header(pairs.len(), protocol, out);
             for (key, value) in pairs {

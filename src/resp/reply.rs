@@ -52,6 +52,13 @@ pub enum Reply {
     Set(Vec<Reply>),
     /// A message that nobody asked for (pub/sub): an array in RESP2.
     Push(Vec<Reply>),
+    /// A list whose elements are encoded already, each in the protocol of its moment: a transaction can change it.
+    Encoded {
+        /// How many.
+        count: usize,
+        /// Their bytes.
+        bytes: Vec<u8>,
+    },
     /// Several replies to one command, one after the other (`SUBSCRIBE a b`), or none at all. Only at the top: inside
     /// another reply it would upset the count of elements.
     Sequence(Vec<Reply>),

@@ -90,7 +90,7 @@ fn memory(shared: &Shared, lines: &mut Lines) {
     lines.add("used_memory_rss_human", human(resident));
     lines.add("used_memory_mapped", mapped_bytes());
     lines.add("used_memory_keys", shared.keyspace.entry_bytes());
-    lines.add("used_memory_tables", shared.table_bytes());
+    lines.add("used_memory_tables", shared.keyspace.table_bytes());
     if let Some(total) = total_system_memory() {
         lines.add("total_system_memory", total);
         lines.add("total_system_memory_human", human(total));

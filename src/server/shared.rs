@@ -32,8 +32,6 @@ pub(super) struct Shared {
     last_id: AtomicU64,
     /// Bytes allocated for other things than entries.
     overhead: AtomicI64,
-    /// Bytes of the keyspace's tables, as of the last second: to ask takes locks, and INFO may be part of a transaction.
-    table_bytes: AtomicU64,
     /// Clients cut off from outside, by the sweep.
     pub(super) swept: AtomicU64,
     shutdown: Notify,
@@ -80,7 +78,6 @@ impl Shared {
             files: AtomicU64::new(files),
             last_id: AtomicU64::new(0),
             overhead: AtomicI64::new(0),
-            table_bytes: AtomicU64::new(0),
             swept: AtomicU64::new(0),
             shutdown: Notify::new(),
         }
@@ -108,19 +105,18 @@ impl Shared {
 
     /// Bytes in use, without what is being freed: what the keys hold, exactly, and all else as it was at the last tick.
     fn used_memory(&self) -> u64 {
-        let keys = self.keyspace.entry_bytes().saturating_add(self.keyspace.set_aside_bytes());
+        let keys = self.keyspace.entry_bytes() + self.keyspace.table_bytes() + self.keyspace.set_aside_bytes();
         keys.saturating_add_signed(self.overhead.load(Ordering::Relaxed))
-    }
-
-    /// Bytes of the keyspace's tables, as of the last second.
-    pub(super) fn table_bytes(&self) -> u64 {
-        self.table_bytes.load(Ordering::Relaxed)
     }
 
     fn measure_overhead(&self) {
         // Mappings are only made for filters. One that is being made does not yet count: were it in here, it would count twice
         // from when it is in its place until the next tick.
-        let overhead = allocator::heap_bytes() as i64 - self.keyspace.heap_bytes() as i64;
+        let known = || (self.keyspace.heap_bytes() + self.keyspace.table_bytes()) as i64;
+        // What comes and goes while this thread may be kept from running must not look like overhead: keys would go for it.
+        let before = known();
+        let heap = allocator::heap_bytes() as i64;
+        let overhead = heap - before.max(known());
         self.overhead.store(overhead, Ordering::Relaxed);
     }
 
@@ -147,7 +143,6 @@ impl Shared {
         (rates.second, rates.before) = (now, totals);
         drop(rates);
         allocator::give_back();
-        self.table_bytes.store(self.keyspace.table_bytes() as u64, Ordering::Relaxed);
         let cut_off = self.clients.sweep(now, self.settings.timeout());
         self.swept.fetch_add(cut_off, Ordering::Relaxed);
     }

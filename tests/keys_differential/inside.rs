@@ -135,3 +135,13 @@ fn a_transaction_that_needs_memory_is_refused_at_the_limit_as_in_redis() {
         assert!(client.cmd("EXISTS k there") == 0);
     }
 }
+
+/// Each reply is in the protocol of its moment.
+#[test]
+fn the_protocol_changes_inside() {
+    let server = Server::start();
+    let mut client = server.client();
+    let replies = exec(&mut client, &["BF.ADD k a", "HELLO 3", "BF.ADD k b", "HELLO 2", "BF.ADD k c"]);
+    assert!(replies[0] == 1 && replies[2] == Value::Bool(true) && replies[4] == 1, "{replies:?}");
+    assert!(matches!((&replies[1], &replies[3]), (Value::Map(_), Value::Array(_))), "{replies:?}");
+}

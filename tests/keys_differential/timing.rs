@@ -263,3 +263,49 @@ fn a_life_may_end_within_a_transaction() {
     let replies: Vec<i64> = client.cmd("EXEC").array().iter().map(Value::int).collect();
     assert_eq!(replies, [1, 1, 0, 1, 1, 1, -1]);
 }
+
+/// Who saw a key missing does not find it counted afterwards, whether he asked alone or in a transaction.
+#[test]
+fn what_was_seen_to_be_gone_is_not_counted() {
+    let server = Server::start();
+    let mut client = server.client();
+    for question in ["EXISTS k", "BF.EXISTS k item", "TTL k", "TOUCH k", "BF.MEXISTS k item"] {
+        ended(&mut client, "k");
+        client.cmd(question);
+        assert!(client.cmd("DBSIZE") == 0, "{question}");
+        ended(&mut client, "k");
+        client.send(format!("MULTI\r\n{question}\r\nDBSIZE\r\nEXEC\r\n").as_bytes());
+        (0..3).for_each(|_| drop(client.read()));
+        assert!(client.read().array()[1] == 0, "{question} in a transaction");
+    }
+}
+
+/// A key that has ended does not come by an exchange of databases, so who watches its name there hears nothing.
+#[test]
+fn an_exchange_brings_no_ended_key() {
+    let server = Server::start();
+    let mut client = server.client();
+    for stale_here in [false, true] {
+        ended(&mut client, "x");
+        client.cmd("SELECT 1");
+        if stale_here {
+            ended(&mut client, "x");
+        }
+        client.cmd("WATCH x");
+        client.cmd("SWAPDB 0 1");
+        client.cmd("MULTI");
+        client.cmd("PING");
+        let reply = client.cmd("EXEC");
+        assert!(matches!(&reply, Value::Array(replies) if replies.len() == 1), "{stale_here}: {reply:?}");
+        client.cmd("SELECT 0");
+    }
+    // One that is watched and ends then is gone for him who watches it.
+    client.cmd("BF.ADD x item");
+    let end = now() + 3;
+    client.cmd(&format!("PEXPIREAT x {end}"));
+    client.cmd("WATCH x");
+    pass(end);
+    client.cmd("MULTI");
+    client.cmd("PING");
+    assert_eq!(client.cmd("EXEC"), Value::Null);
+}

@@ -282,7 +282,7 @@ fn add_exclusively(
     (long, answers): (bool, &mut Answers),
 ) -> Result<Option<Latched>, Stop> {
     let bounds = Bounds::of(context);
-    if long {
+    if long && context.held.is_none() {
         context.keyspace.may_take()?;
     }
     let (added, latched) = context.write_and_latch(name, |cell| {
