@@ -369,7 +369,8 @@ fn new_settings_count_for_new_filters_at_once() {
 
 // Figures
 
-const SECTIONS: [&str; 7] = ["Server", "Clients", "Memory", "Stats", "Replication", "Bloom", "Keyspace"];
+const SECTIONS: [&str; 9] =
+    ["Server", "Clients", "Memory", "Stats", "Replication", "CPU", "Bloom", "Cluster", "Keyspace"];
 
 #[test]
 fn sections_of_info() {
@@ -453,6 +454,50 @@ fn figures_of_info_are_true() {
     assert!(more.abs_diff(held) < 1 << 20, "{more} more, the key holds {held}");
     client.cmd("DEL big");
     wait_until("the memory to be freed", || figure(&mut client, "used_memory") < memory + (1 << 20));
+}
+
+/// The value of a line of these sections, as text.
+#[track_caller]
+fn told(client: &mut Client, section: &str, name: &str) -> String {
+    let text = client.cmd(&format!("INFO {section}")).text();
+    let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    value.unwrap_or_else(|| panic!("no {name} in {text}")).to_owned()
+}
+
+#[test]
+fn the_peak_of_memory_stays_when_the_memory_is_freed() {
+    const HELD: u64 = 10 << 20;
+    let server = Server::start();
+    let mut client = server.client();
+    let before = figure(&mut client, "used_memory");
+    assert!(figure(&mut client, "used_memory_peak") >= before);
+    assert!(client.cmd("BF.RESERVE big 0.01 10000000 NONSCALING") == "OK");
+    // No INFO while the filter is there: the server looks by itself, ten times a second, and nothing shows when it has.
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    client.cmd("DEL big");
+    wait_until("the memory to be freed", || figure(&mut client, "used_memory") < before + (1 << 20));
+    let peak = figure(&mut client, "used_memory_peak");
+    assert!((before + HELD..before + HELD + (4 << 20)).contains(&peak), "{before} before, {peak} at most");
+    assert!(told(&mut client, "memory", "used_memory_peak_human").ends_with('M'));
+}
+
+#[test]
+fn processor_time_is_told_as_redis_tells_it() {
+    let (ours, peer) = (Server::start(), Server::peer());
+    let (mut ours, mut peer) = (ours.client(), peer.client());
+    let names = ["used_cpu_sys", "used_cpu_user", "used_cpu_sys_children", "used_cpu_user_children"];
+    for client in [&mut ours, &mut peer] {
+        for name in names {
+            let value = told(client, "cpu", name);
+            let (seconds, fraction) = value.split_once('.').expect("a decimal point");
+            assert!(seconds.parse::<u64>().is_ok() && fraction.len() == 6 && fraction.parse::<u32>().is_ok(), "{value}");
+        }
+    }
+    let mut used = || told(&mut ours, "cpu", "used_cpu_user").parse::<f64>().expect("seconds");
+    let before = used();
+    wait_until("work to show", || used() > before);
+    assert_eq!(told(&mut ours, "cpu", "used_cpu_user_children"), "0.000000", "it starts no other programs");
+    assert_eq!(ours.cmd("INFO cluster"), peer.cmd("INFO cluster"));
 }
 
 #[test]

@@ -89,6 +89,39 @@ fn the_example_of_the_readme_is_the_one_that_is_compiled() {
     );
 }
 
+/// `section.line` of every line that INFO prints, and of every line that the page's table describes.
+#[test]
+fn the_table_of_figures_lists_what_info_prints() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.cmd("BF.ADD k item");
+    let (mut printed, mut section) = (Vec::new(), String::new());
+    for line in client.cmd("INFO").text().lines() {
+        match (line.strip_prefix("# "), line.split_once(':')) {
+            (Some(title), _) => title.clone_into(&mut section),
+            (None, Some((name, _))) => printed.push(format!("{section}.{name}")),
+            (None, None) => assert_eq!(line, ""),
+        }
+    }
+
+    let page = read(&root().join("docs/configuration.md"));
+    let (_, table) = page.split_once("| section | line | what it tells |\n").expect("the table of INFO's lines");
+    let rows = table.lines().skip(1).take_while(|line| line.starts_with('|'));
+    let (mut described, mut section) = (Vec::new(), "");
+    for row in rows {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        let [_, title, names, meaning, _] = cells[..] else { panic!("not three cells: {row}") };
+        section = if title.is_empty() { section } else { title };
+        assert!(!meaning.is_empty(), "{row}");
+        // Of the databases the one that has a key is printed.
+        let names = names.split('`').skip(1).step_by(2).filter(|name| *name != "db15");
+        described.extend(names.map(|name| format!("{section}.{name}")));
+    }
+    printed.sort();
+    described.sort();
+    assert_eq!(described, printed, "docs/configuration.md describes other lines than INFO prints");
+}
+
 /// The pages that people read.
 fn pages() -> Vec<PathBuf> {
     let docs = fs::read_dir(root().join("docs")).expect("the folder docs");
