@@ -490,7 +490,10 @@ fn processor_time_is_told_as_redis_tells_it() {
         for name in names {
             let value = told(client, "cpu", name);
             let (seconds, fraction) = value.split_once('.').expect("a decimal point");
-            assert!(seconds.parse::<u64>().is_ok() && fraction.len() == 6 && fraction.parse::<u32>().is_ok(), "{value}");
+            assert!(
+                seconds.parse::<u64>().is_ok() && fraction.len() == 6 && fraction.parse::<u32>().is_ok(),
+                "{value}"
+            );
         }
     }
     let mut used = || told(&mut ours, "cpu", "used_cpu_user").parse::<f64>().expect("seconds");
