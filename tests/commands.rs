@@ -217,6 +217,65 @@ fn lists_of_names() {
     }
 }
 
+/// Of the two nulls of RESP2, for a command that is not there, it is the string.
+#[test]
+fn unknown_commands_are_a_null_among_the_rows() {
+    let (ours, peer) = (Server::start(), Server::peer());
+    for (protocol, expected) in [(2, &b"*2\r\n$-1\r\n$-1\r\n"[..]), (3, b"*2\r\n_\r\n_\r\n")] {
+        for server in [&ours, &peer] {
+            let mut client = server.client();
+            client.hello(protocol);
+            let (raw, _) = client.call_raw(&["COMMAND", "INFO", "nosuch", "config|nosuch"]);
+            assert_eq!(show_bytes(&raw), show_bytes(expected));
+        }
+    }
+}
+
+#[test]
+fn cursors_that_redis_takes_are_taken() {
+    let (ours, peer) = (Server::start(), Server::peer());
+    let (mut ours, mut peer) = (ours.client(), peer.client());
+    for cursor in [
+        &b""[..],
+        b"0",
+        b"00",
+        b"010",
+        b"+1",
+        b"-0",
+        b"-1",
+        b"-18446744073709551615",
+        b"18446744073709551615",
+        b"\0",
+        b"0\0x",
+        b"18446744073709551616",
+        b"-18446744073709551616",
+        b"+",
+        b"-",
+        b"--1",
+        b" 0",
+        b"0 ",
+        b"\t0",
+        b"0x10",
+        b"x",
+        b"1x",
+        b"\xa00",
+    ] {
+        let words = [&b"SCAN"[..], cursor];
+        let (mine, theirs) = (ours.call_raw(&words).0, peer.call_raw(&words).0);
+        assert_eq!(show_bytes(&mine), show_bytes(&theirs), "{}", cursor.escape_ascii());
+    }
+    // A cursor that was never handed out leads to some keys or to the end.
+    for n in 0..3000 {
+        ours.cmd(&format!("BF.ADD k:{n} x"));
+    }
+    for cursor in ["-1", "-1024", "9223372036854775808", "1023"] {
+        let reply = ours.cmd(&format!("SCAN {cursor}"));
+        assert!(reply.array()[0].text().parse::<u64>().is_ok(), "{reply:?}");
+    }
+    let all = ours.call(&["SCAN", "", "COUNT", "100000"]);
+    assert_eq!(all.array()[1].array().len(), 3000, "no cursor is the beginning");
+}
+
 /// A request that fits the form, with `key:N` where keys stand.
 fn example(name: &str, command: &'static Command) -> Vec<String> {
     let mut words: Vec<String> = name.split('|').map(String::from).collect();
