@@ -357,12 +357,35 @@ fn settings_are_read_by_names_and_patterns() {
     };
     let all: Vec<String> = seendb::config::DIRECTIVES.iter().map(|directive| directive.name.to_string()).collect();
     assert_eq!(names(client.cmd("CONFIG GET *")), all);
-    assert_eq!(names(client.cmd("config get TIMEOUT")), ["timeout"]);
     assert_eq!(names(client.cmd("CONFIG GET tcp-*")), ["tcp-keepalive", "tcp-backlog"]);
     assert_eq!(names(client.cmd("CONFIG GET timeout tim* Timeout nosuch")), ["timeout"], "each once");
     assert_eq!(names(client.cmd("CONFIG GET port timeout")).len(), 2);
     assert!(names(client.cmd("CONFIG GET nosuch")).is_empty());
     assert!(client.cmd("CONFIG GET databases").field("databases").text() == "16");
+}
+
+/// A name that is written out comes back as it was written; the first of several words that name a setting counts.
+#[test]
+fn settings_answer_to_the_name_that_was_used() {
+    let (ours, peer) = (Server::start(), Server::peer());
+    let (mut ours, mut peer) = (ours.client(), peer.client());
+    for (line, expected) in [
+        ("CONFIG GET TIMEOUT", &["TIMEOUT"][..]),
+        ("CONFIG GET Timeout timeout", &["Timeout"]),
+        ("CONFIG GET timeout TIMEOUT", &["timeout"]),
+        ("CONFIG GET TIMEOUT t?meout", &["TIMEOUT"]),
+        ("CONFIG GET T?MEOUT TIMEOUT", &["timeout"]),
+        ("CONFIG GET [t]IMEOUT", &["timeout"]),
+        ("CONFIG GET TIME\\OUT", &[]),
+        ("CONFIG GET TIME\\OU?", &["timeout"]),
+        ("CONFIG GET TIMEOUT?", &[]),
+    ] {
+        let words: Vec<&str> = line.split(' ').collect();
+        let told = ours.call(&words);
+        assert_eq!(told, peer.call(&words), "{line}");
+        let names: Vec<String> = told.array().iter().step_by(2).map(Value::text).collect();
+        assert_eq!(names, expected, "{line}");
+    }
 }
 
 #[test]

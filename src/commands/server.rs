@@ -235,9 +235,22 @@ fn config_get(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let patterns = args.slice_from(2);
     check_number(patterns.len())?;
     patterns.iter().try_for_each(check_pattern)?;
-    let matches = |name: &str| patterns.iter().any(|pattern| glob::matches_ignoring_case(pattern, name.as_bytes()));
-    let pairs = context.settings.get(matches).into_iter();
-    Ok(Reply::Map(pairs.map(|(name, value)| (Reply::text(name), Reply::Bulk(value.into()))).collect()))
+    let first_that_names = |name: &str| patterns.iter().find(|pattern| names_setting(pattern, name.as_bytes()));
+    let pairs = context.settings.get(|name| first_that_names(name).is_some()).into_iter().map(|(name, value)| {
+        // As in Redis a name that was written out comes back as it was written.
+        let written = first_that_names(name).filter(|word| !is_pattern(word));
+        (written.map_or(Reply::text(name), Reply::bulk), Reply::Bulk(value.into()))
+    });
+    Ok(Reply::Map(pairs.collect()))
+}
+
+/// Whether `CONFIG GET` takes a word as a pattern: not for a backslash alone.
+fn is_pattern(word: &[u8]) -> bool {
+    word.iter().any(|byte| b"*?[".contains(byte))
+}
+
+fn names_setting(word: &[u8], name: &[u8]) -> bool {
+    if is_pattern(word) { glob::matches_ignoring_case(word, name) } else { word.eq_ignore_ascii_case(name) }
 }
 
 fn config_set(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
