@@ -124,10 +124,26 @@ fn shutdown_in_its_forms() {
     }
     let server = Server::start();
     let mut client = server.client();
-    for line in ["SHUTDOWN NOSUCH", "SHUTDOWN NOSAVE extra"] {
+    let peer = Server::peer();
+    let mut peer = peer.client();
+    for line in [
+        "SHUTDOWN NOSUCH",
+        "SHUTDOWN NOSAVE extra",
+        "SHUTDOWN SAVE extra",
+        "SHUTDOWN SAVE NOSAVE",
+        "SHUTDOWN nosave NOW save",
+        "SHUTDOWN ABORT NOSAVE",
+        "SHUTDOWN SAVE ABORT",
+        "SHUTDOWN NOW ABORT",
+        "SHUTDOWN ABORT FORCE",
+    ] {
         assert_eq!(client.cmd(line).error(), "ERR syntax error", "{line}");
+        assert_eq!(peer.cmd(line).error(), "ERR syntax error", "{line}");
     }
-    assert_eq!(client.cmd("SHUTDOWN ABORT").error(), "ERR No shutdown in progress.");
+    for line in ["SHUTDOWN ABORT", "SHUTDOWN ABORT abort"] {
+        assert_eq!(client.cmd(line).error(), "ERR No shutdown in progress.");
+        assert_eq!(client.cmd(line), peer.cmd(line));
+    }
     assert!(client.cmd("SHUTDOWN SAVE").error().contains("NOSAVE"), "nothing can be saved yet, so it is not tried");
     assert!(client.cmd("PING") == "PONG");
 }

@@ -214,16 +214,19 @@ fn time(_: &mut Context<'_>, _: Args<'_>) -> Outcome {
 }
 
 fn shut_down(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    for word in Words::from(args, 1) {
-        if is(word, "SAVE") {
-            return Err(CommandError::text("ERR this release keeps no files: use SHUTDOWN NOSAVE").into());
-        }
-        if is(word, "ABORT") {
-            return Err(CommandError::text("ERR No shutdown in progress.").into());
-        }
-        if !["NOSAVE", "NOW", "FORCE"].into_iter().any(|option| is(word, option)) {
-            return Err(SYNTAX.into());
-        }
+    let words = || Words::from(args, 1);
+    let given = |option| words().any(|word| is(word, option));
+    if !words().all(|word| ["SAVE", "NOSAVE", "NOW", "FORCE", "ABORT"].into_iter().any(|option| is(word, option))) {
+        return Err(SYNTAX.into());
+    }
+    if given("SAVE") && given("NOSAVE") || given("ABORT") && !words().all(|word| is(word, "ABORT")) {
+        return Err(SYNTAX.into());
+    }
+    if given("ABORT") {
+        return Err(CommandError::text("ERR No shutdown in progress.").into());
+    }
+    if given("SAVE") {
+        return Err(CommandError::text("ERR this release keeps no files: use SHUTDOWN NOSAVE").into());
     }
     context.host.shut_down();
     // As in Redis the end of the connection is the answer.
