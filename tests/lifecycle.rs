@@ -185,6 +185,7 @@ fn one_line(output: &Output, words: &[&str]) {
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert_eq!(said.trim_end().lines().count(), 1, "one line: {said}");
+    assert!(said.starts_with("seendb: "), "{said}");
     assert!(output.stdout.is_empty());
     words.iter().for_each(|word| assert!(said.contains(word), "no {word:?} in {said}"));
 }
@@ -198,7 +199,7 @@ fn what_cannot_be_is_said_in_one_line() {
     std::fs::write(&file, "x").unwrap();
     let file = file.to_str().unwrap();
     let cases: &[(&[&str], &[&str])] = &[
-        (&["--port", &port, "--bind", "127.0.0.1"], &["127.0.0.1", &port, "in use"]),
+        (&["--port", &port, "--bind", "127.0.0.1"], &["127.0.0.1", &port, "in use", "'--port'"]),
         (&["--port", "0"], &["nothing to listen on", "'port'", "'unixsocket'"]),
         (&["--port", "0", "--dir", "/nosuch/folder"], &["/nosuch/folder", "No such file"]),
         (&["--port", "0", "--dir", file], &[file, "Not a directory"]),
@@ -226,7 +227,7 @@ fn options_that_do_not_exist() {
         let output = run(args, b"", dir.path());
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{args:?}: {said}");
-        assert!(said.starts_with("error: ") && said.contains(args[args.len() - 1].trim_start_matches("1")), "{said}");
+        assert!(said.starts_with("seendb: ") && said.contains(args[args.len() - 1].trim_start_matches("1")), "{said}");
     }
     let near = run(&["--maxclient", "1"], b"", dir.path());
     assert!(String::from_utf8_lossy(&near.stderr).contains("--maxclients"), "the option that was meant is named");
