@@ -217,6 +217,65 @@ fn lists_of_names() {
     }
 }
 
+/// Of the two nulls of RESP2, for a command that is not there, it is the string.
+#[test]
+fn unknown_commands_are_a_null_among_the_rows() {
+    let (ours, peer) = (Server::start(), Server::peer());
+    for (protocol, expected) in [(2, &b"*2\r\n$-1\r\n$-1\r\n"[..]), (3, b"*2\r\n_\r\n_\r\n")] {
+        for server in [&ours, &peer] {
+            let mut client = server.client();
+            client.hello(protocol);
+            let (raw, _) = client.call_raw(&["COMMAND", "INFO", "nosuch", "config|nosuch"]);
+            assert_eq!(show_bytes(&raw), show_bytes(expected));
+        }
+    }
+}
+
+#[test]
+fn cursors_that_redis_takes_are_taken() {
+    let (ours, peer) = (Server::start(), Server::peer());
+    let (mut ours, mut peer) = (ours.client(), peer.client());
+    for cursor in [
+        &b""[..],
+        b"0",
+        b"00",
+        b"010",
+        b"+1",
+        b"-0",
+        b"-1",
+        b"-18446744073709551615",
+        b"18446744073709551615",
+        b"\0",
+        b"0\0x",
+        b"18446744073709551616",
+        b"-18446744073709551616",
+        b"+",
+        b"-",
+        b"--1",
+        b" 0",
+        b"0 ",
+        b"\t0",
+        b"0x10",
+        b"x",
+        b"1x",
+        b"\xa00",
+    ] {
+        let words = [&b"SCAN"[..], cursor];
+        let (mine, theirs) = (ours.call_raw(&words).0, peer.call_raw(&words).0);
+        assert_eq!(show_bytes(&mine), show_bytes(&theirs), "{}", cursor.escape_ascii());
+    }
+    // A cursor that was never handed out leads to some keys or to the end.
+    for n in 0..3000 {
+        ours.cmd(&format!("BF.ADD k:{n} x"));
+    }
+    for cursor in ["-1", "-1024", "9223372036854775808", "1023"] {
+        let reply = ours.cmd(&format!("SCAN {cursor}"));
+        assert!(reply.array()[0].text().parse::<u64>().is_ok(), "{reply:?}");
+    }
+    let all = ours.call(&["SCAN", "", "COUNT", "100000"]);
+    assert_eq!(all.array()[1].array().len(), 3000, "no cursor is the beginning");
+}
+
 /// A request that fits the form, with `key:N` where keys stand.
 fn example(name: &str, command: &'static Command) -> Vec<String> {
     let mut words: Vec<String> = name.split('|').map(String::from).collect();
@@ -300,12 +359,35 @@ fn settings_are_read_by_names_and_patterns() {
     };
     let all: Vec<String> = seendb::config::DIRECTIVES.iter().map(|directive| directive.name.to_string()).collect();
     assert_eq!(names(client.cmd("CONFIG GET *")), all);
-    assert_eq!(names(client.cmd("config get TIMEOUT")), ["timeout"]);
     assert_eq!(names(client.cmd("CONFIG GET tcp-*")), ["tcp-keepalive", "tcp-backlog"]);
     assert_eq!(names(client.cmd("CONFIG GET timeout tim* Timeout nosuch")), ["timeout"], "each once");
     assert_eq!(names(client.cmd("CONFIG GET port timeout")).len(), 2);
     assert!(names(client.cmd("CONFIG GET nosuch")).is_empty());
     assert!(client.cmd("CONFIG GET databases").field("databases").text() == "16");
+}
+
+/// A name that is written out comes back as it was written; the first of several words that name a setting counts.
+#[test]
+fn settings_answer_to_the_name_that_was_used() {
+    let (ours, peer) = (Server::start(), Server::peer());
+    let (mut ours, mut peer) = (ours.client(), peer.client());
+    for (line, expected) in [
+        ("CONFIG GET TIMEOUT", &["TIMEOUT"][..]),
+        ("CONFIG GET Timeout timeout", &["Timeout"]),
+        ("CONFIG GET timeout TIMEOUT", &["timeout"]),
+        ("CONFIG GET TIMEOUT t?meout", &["TIMEOUT"]),
+        ("CONFIG GET T?MEOUT TIMEOUT", &["timeout"]),
+        ("CONFIG GET [t]IMEOUT", &["timeout"]),
+        ("CONFIG GET TIME\\OUT", &[]),
+        ("CONFIG GET TIME\\OU?", &["timeout"]),
+        ("CONFIG GET TIMEOUT?", &[]),
+    ] {
+        let words: Vec<&str> = line.split(' ').collect();
+        let told = ours.call(&words);
+        assert_eq!(told, peer.call(&words), "{line}");
+        let names: Vec<String> = told.array().iter().step_by(2).map(Value::text).collect();
+        assert_eq!(names, expected, "{line}");
+    }
 }
 
 #[test]
@@ -371,7 +453,8 @@ fn new_settings_count_for_new_filters_at_once() {
 
 // Figures
 
-const SECTIONS: [&str; 7] = ["Server", "Clients", "Memory", "Stats", "Replication", "Bloom", "Keyspace"];
+const SECTIONS: [&str; 9] =
+    ["Server", "Clients", "Memory", "Stats", "Replication", "CPU", "Bloom", "Cluster", "Keyspace"];
 
 #[test]
 fn sections_of_info() {
@@ -455,6 +538,53 @@ fn figures_of_info_are_true() {
     assert!(more.abs_diff(held) < 1 << 20, "{more} more, the key holds {held}");
     client.cmd("DEL big");
     wait_until("the memory to be freed", || figure(&mut client, "used_memory") < memory + (1 << 20));
+}
+
+/// The value of a line of these sections, as text.
+#[track_caller]
+fn told(client: &mut Client, section: &str, name: &str) -> String {
+    let text = client.cmd(&format!("INFO {section}")).text();
+    let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    value.unwrap_or_else(|| panic!("no {name} in {text}")).to_owned()
+}
+
+#[test]
+fn the_peak_of_memory_stays_when_the_memory_is_freed() {
+    const HELD: u64 = 10 << 20;
+    let server = Server::start();
+    let mut client = server.client();
+    let before = figure(&mut client, "used_memory");
+    assert!(figure(&mut client, "used_memory_peak") >= before);
+    assert!(client.cmd("BF.RESERVE big 0.01 10000000 NONSCALING") == "OK");
+    // No INFO while the filter is there: the server looks by itself, ten times a second, and nothing shows when it has.
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    client.cmd("DEL big");
+    wait_until("the memory to be freed", || figure(&mut client, "used_memory") < before + (1 << 20));
+    let peak = figure(&mut client, "used_memory_peak");
+    assert!((before + HELD..before + HELD + (4 << 20)).contains(&peak), "{before} before, {peak} at most");
+    assert!(told(&mut client, "memory", "used_memory_peak_human").ends_with('M'));
+}
+
+#[test]
+fn processor_time_is_told_as_redis_tells_it() {
+    let (ours, peer) = (Server::start(), Server::peer());
+    let (mut ours, mut peer) = (ours.client(), peer.client());
+    let names = ["used_cpu_sys", "used_cpu_user", "used_cpu_sys_children", "used_cpu_user_children"];
+    for client in [&mut ours, &mut peer] {
+        for name in names {
+            let value = told(client, "cpu", name);
+            let (seconds, fraction) = value.split_once('.').expect("a decimal point");
+            assert!(
+                seconds.parse::<u64>().is_ok() && fraction.len() == 6 && fraction.parse::<u32>().is_ok(),
+                "{value}"
+            );
+        }
+    }
+    let mut used = || told(&mut ours, "cpu", "used_cpu_user").parse::<f64>().expect("seconds");
+    let before = used();
+    wait_until("work to show", || used() > before);
+    assert_eq!(told(&mut ours, "cpu", "used_cpu_user_children"), "0.000000", "it starts no other programs");
+    assert_eq!(ours.cmd("INFO cluster"), peer.cmd("INFO cluster"));
 }
 
 #[test]

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use proptest::prelude::*;
 use seendb::config::file::{self, Statement};
 use seendb::config::{
-    Change, ClientClass, DIRECTIVES, Environment, Id, Kind, LogFormat, LogLevel, OutputLimit, Settings,
+    Change, ClientClass, ConfigError, DIRECTIVES, Environment, Id, Kind, LogFormat, LogLevel, Mistakes, OutputLimit,
+    Settings,
 };
 
 const MIB: u64 = 1 << 20;
@@ -227,15 +228,41 @@ fn an_included_file_counts_where_it_stands() {
     assert_eq!((settings.port(), settings.timeout()), (2, 3));
 }
 
+/// The first mistake of those that a reading came to.
+#[track_caller]
+fn first<T: std::fmt::Debug>(read: Result<T, Mistakes>, what: &str) -> ConfigError {
+    read.expect_err(what).listed.remove(0)
+}
+
+#[test]
+fn all_mistakes_are_found_in_one_go() {
+    let (folder, path) = files(&[
+        ("a.conf", "replicaof host 6379\nport 7000\ninclude DIR/b.conf\ninclude DIR/missing.conf\ntimeout x\n"),
+        ("b.conf", "\nsave 900 1\nslowlog-max-len 3\n"),
+    ]);
+    let mistakes = file::load(&path).expect_err("five mistakes");
+    let found: Vec<_> = mistakes.listed.iter().map(|mistake| (mistake.file.rsplit('/').next(), mistake.line)).collect();
+    let (a, b) = (Some("a.conf"), Some("b.conf"));
+    assert_eq!(found, [(a, 1), (b, 2), (b, 3), (a, 4), (a, 5)]);
+    assert_eq!(mistakes.to_string().lines().count(), 5);
+    let last = format!("{}/a.conf, line 5: 'timeout x': argument couldn't be parsed", folder.path().display());
+    assert!(mistakes.to_string().lines().last().expect("a line").starts_with(&last), "{mistakes}");
+
+    let (_folder, path) = files(&[("a.conf", &"nosuch 1\n".repeat(1000))]);
+    let mistakes = file::load(&path).expect_err("many mistakes");
+    assert_eq!((mistakes.listed.len(), mistakes.left_out), (20, 980));
+    assert!(mistakes.to_string().ends_with("\nfurther mistakes: 980"), "{mistakes}");
+}
+
 #[test]
 fn mistakes_in_included_files_name_the_file_and_the_line() {
     let (folder, path) = files(&[("a.conf", "\ninclude \"DIR/b.conf\"\n"), ("b.conf", "\n\nport x\n")]);
-    let error = file::load(&path).expect_err("a bad port");
+    let error = first(file::load(&path), "a bad port");
     assert_eq!(Path::new(&error.file), folder.path().join("b.conf"));
     assert_eq!((error.line, error.text.as_str()), (3, "port x"));
 
     let (folder, path) = files(&[("a.conf", "\ninclude DIR/missing.conf\n")]);
-    let error = file::load(&path).expect_err("a missing file").to_string();
+    let error = first(file::load(&path), "a missing file").to_string();
     let expected =
         format!("{}, line 2: 'include {}/missing.conf': cannot be read: ", path.display(), folder.path().display());
     assert!(error.starts_with(&expected), "{error}");
@@ -244,24 +271,24 @@ fn mistakes_in_included_files_name_the_file_and_the_line() {
 #[test]
 fn files_that_include_each_other_end_with_an_error() {
     let (_folder, path) = files(&[("a.conf", "include DIR/b.conf"), ("b.conf", "\ninclude DIR/./a.conf")]);
-    let error = file::load(&path).expect_err("a circle");
+    let error = first(file::load(&path), "a circle");
     assert_eq!((error.line, error.reason.as_str()), (2, "the file includes itself"));
 
     let chain: Vec<_> = (0..20).map(|n| (format!("{n}.conf"), format!("include DIR/{}.conf", n + 1))).collect();
     let chain: Vec<_> = chain.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
     let (_folder, path) = files(&chain);
-    let error = file::load(&path).expect_err("too deep");
+    let error = first(file::load(&path), "too deep");
     assert_eq!(error.reason, "files include each other more than 16 deep");
 
     let (_folder, path) = files(&[("a.conf", &"include DIR/b.conf\n".repeat(300)), ("b.conf", "")]);
-    assert_eq!(file::load(&path).expect_err("too many").reason, "more than 256 files");
+    assert_eq!(first(file::load(&path), "too many").reason, "more than 256 files");
 }
 
 #[test]
 fn a_file_that_cannot_be_a_config_is_refused() {
     let (folder, path) = files(&[("a.conf", &"#".repeat(1 << 21))]);
-    assert_eq!(file::load(&path).expect_err("too large").reason, "cannot be read: it is larger than 1048576 bytes");
-    let error = file::load(folder.path()).expect_err("a folder");
+    assert_eq!(first(file::load(&path), "too large").reason, "cannot be read: it is larger than 1048576 bytes");
+    let error = first(file::load(folder.path()), "a folder");
     assert!(error.to_string().starts_with(&format!("{}: cannot be read: ", folder.path().display())), "{error}");
     assert!(file::load(Path::new("/dev/zero")).is_err());
 }

@@ -152,9 +152,20 @@ fn hello_and_auth_with_a_password() {
         "AUTH secret secret",
         "AUTH default secret extra",
         "AUTH",
+        "CLIENT",
         "CLIENT GETNAME",
+        "CLIENT GETNAME extra",
         "CLIENT NOSUCH",
+        "CONFIG",
+        "CONFIG GET",
+        "CONFIG GET port",
+        "CONFIG NOSUCH",
+        "MULTI",
+        "MULTI extra",
+        "SCAN",
+        "SCAN x",
         "NOSUCH",
+        "NOSUCH a b",
         "SELECT 0",
         "COMMAND",
         "DEL",
@@ -300,6 +311,20 @@ fn small_commands_as_in_redis() {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
     assert!(time.array()[0].text().parse::<u64>().unwrap().abs_diff(now) < 60);
     assert!(time.array()[1].text().parse::<u32>().unwrap() < 1_000_000);
+}
+
+/// Redis looks for the end of a line as C looks for that of a string: behind a NUL it finds none.
+#[test]
+fn a_zero_byte_in_a_line_is_a_byte_like_others() {
+    let both = Both::start();
+    for (line, expected) in [
+        (&b"ECHO a\0b\r\n"[..], &b"$3\r\na\0b\r\n"[..]),
+        (b"ECHO \"\0\"\nPING\n", b"$1\r\n\0\r\n+PONG\r\n"),
+        (b"PING\0\r\nPING\r\n", b"-ERR unknown command 'PING\0', with args beginning with: \r\n+PONG\r\n"),
+    ] {
+        assert_eq!(show_bytes(&say(both.ours.port(), line)), show_bytes(expected));
+        assert_eq!(show_bytes(&say(both.peer.port(), line)), show_bytes(b""), "the list of differences says so");
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //!
 //! **Sessions.** A fenced block marked `redis-cli`, with options or without, holds commands, each on a line after `> `, and
 //! below each what `redis-cli` prints. All blocks of a page run one after the other against one fresh server, each in a
-//! `redis-cli` of its own. Blanks at the ends of lines do not count. A block that cannot be run again with the same replies
+//! `redis-cli` of its own; and those of all pages against one. Blanks at the ends of lines do not count. A block that cannot be run again with the same replies
 //! must not be marked.
 #![cfg(feature = "server")]
 
@@ -39,24 +39,37 @@ fn generated_pages_are_current() {
 fn sessions_print_what_the_pages_show() {
     let mut run = 0;
     for path in pages() {
-        let text = read(&path);
-        let sessions = sessions(&text);
-        if sessions.is_empty() {
-            continue;
-        }
-        let server = Server::start();
-        for session in sessions {
-            let (shown, printed) = (trimmed(&session.replies), trimmed(&redis_cli(server.port(), &session)));
-            assert!(
-                shown == printed,
-                "{}, line {}: redis-cli prints something else.\n--- the page shows\n{shown}\n--- redis-cli prints\n{printed}\n---",
-                name(&path),
-                session.line
-            );
-            run += 1;
+        let sessions = sessions(&read(&path));
+        if !sessions.is_empty() {
+            run += run_all(&path, sessions, &Server::start());
         }
     }
     assert!(run >= 2, "no sessions were found: are the fences still marked?");
+}
+
+/// Whoever reads one page after the other, with one server, sees what they show: names and settings of one do not change what
+/// another prints.
+#[test]
+fn sessions_of_all_pages_go_together() {
+    let server = Server::start();
+    for path in pages() {
+        run_all(&path, sessions(&read(&path)), &server);
+    }
+}
+
+/// Runs the sessions of a page and compares; returns how many there were.
+#[track_caller]
+fn run_all(path: &Path, sessions: Vec<Session>, server: &Server) -> usize {
+    for session in &sessions {
+        let (shown, printed) = (trimmed(&session.replies), trimmed(&redis_cli(server.port(), session)));
+        assert!(
+            shown == printed,
+            "{}, line {}: redis-cli prints something else.\n--- the page shows\n{shown}\n--- redis-cli prints\n{printed}\n---",
+            name(path),
+            session.line
+        );
+    }
+    sessions.len()
 }
 
 #[test]
@@ -87,6 +100,58 @@ fn the_example_of_the_readme_is_the_one_that_is_compiled() {
         readme.contains(&block),
         "the Rust block of README.md has to be examples/filter.rs without its first comment"
     );
+}
+
+/// `section.line` of every line that INFO prints, and of every line that the page's table describes.
+#[test]
+fn the_table_of_figures_lists_what_info_prints() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.cmd("BF.ADD k item");
+    let (mut printed, mut section) = (Vec::new(), String::new());
+    for line in client.cmd("INFO").text().lines() {
+        match (line.strip_prefix("# "), line.split_once(':')) {
+            (Some(title), _) => title.clone_into(&mut section),
+            (None, Some((name, _))) => printed.push(format!("{section}.{name}")),
+            (None, None) => assert_eq!(line, ""),
+        }
+    }
+
+    let page = read(&root().join("docs/configuration.md"));
+    let (_, table) = page.split_once("| section | line | what it tells |\n").expect("the table of INFO's lines");
+    let rows = table.lines().skip(1).take_while(|line| line.starts_with('|'));
+    let (mut described, mut section) = (Vec::new(), "");
+    for row in rows {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        let [_, title, names, meaning, _] = cells[..] else { panic!("not three cells: {row}") };
+        section = if title.is_empty() { section } else { title };
+        assert!(!meaning.is_empty(), "{row}");
+        // Of the databases the one that has a key is printed.
+        let names = names.split('`').skip(1).step_by(2).filter(|name| *name != "db15");
+        described.extend(names.map(|name| format!("{section}.{name}")));
+    }
+    printed.sort();
+    described.sort();
+    assert_eq!(described, printed, "docs/configuration.md describes other lines than INFO prints");
+}
+
+#[test]
+fn what_the_readme_says_is_not_there_is_not() {
+    let readme = read(&root().join("README.md"));
+    let (_, list) = readme.split_once("* **Not in this release:**").expect("the list of what is not there");
+    let (list, _) = list.split_once("\n* ").expect("a point after it");
+    let server = Server::start();
+    let mut client = server.client();
+    let commands: Vec<&str> = list.split('`').skip(1).step_by(2).collect();
+    assert!(commands.len() > 10, "{commands:?}");
+    for command in commands {
+        let reply = client.cmd(command);
+        let right = match command.strip_prefix("INFO ") {
+            Some(_) => reply == "",
+            None => reply.error().starts_with("ERR unknown "),
+        };
+        assert!(right, "{command}: {reply:?}");
+    }
 }
 
 /// The pages that people read.

@@ -124,10 +124,26 @@ fn shutdown_in_its_forms() {
     }
     let server = Server::start();
     let mut client = server.client();
-    for line in ["SHUTDOWN NOSUCH", "SHUTDOWN NOSAVE extra"] {
+    let peer = Server::peer();
+    let mut peer = peer.client();
+    for line in [
+        "SHUTDOWN NOSUCH",
+        "SHUTDOWN NOSAVE extra",
+        "SHUTDOWN SAVE extra",
+        "SHUTDOWN SAVE NOSAVE",
+        "SHUTDOWN nosave NOW save",
+        "SHUTDOWN ABORT NOSAVE",
+        "SHUTDOWN SAVE ABORT",
+        "SHUTDOWN NOW ABORT",
+        "SHUTDOWN ABORT FORCE",
+    ] {
         assert_eq!(client.cmd(line).error(), "ERR syntax error", "{line}");
+        assert_eq!(peer.cmd(line).error(), "ERR syntax error", "{line}");
     }
-    assert_eq!(client.cmd("SHUTDOWN ABORT").error(), "ERR No shutdown in progress.");
+    for line in ["SHUTDOWN ABORT", "SHUTDOWN ABORT abort"] {
+        assert_eq!(client.cmd(line).error(), "ERR No shutdown in progress.");
+        assert_eq!(client.cmd(line), peer.cmd(line));
+    }
     assert!(client.cmd("SHUTDOWN SAVE").error().contains("NOSAVE"), "nothing can be saved yet, so it is not tried");
     assert!(client.cmd("PING") == "PONG");
 }
@@ -169,6 +185,7 @@ fn one_line(output: &Output, words: &[&str]) {
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert_eq!(said.trim_end().lines().count(), 1, "one line: {said}");
+    assert!(said.starts_with("seendb: "), "{said}");
     assert!(output.stdout.is_empty());
     words.iter().for_each(|word| assert!(said.contains(word), "no {word:?} in {said}"));
 }
@@ -182,7 +199,7 @@ fn what_cannot_be_is_said_in_one_line() {
     std::fs::write(&file, "x").unwrap();
     let file = file.to_str().unwrap();
     let cases: &[(&[&str], &[&str])] = &[
-        (&["--port", &port, "--bind", "127.0.0.1"], &["127.0.0.1", &port, "in use"]),
+        (&["--port", &port, "--bind", "127.0.0.1"], &["127.0.0.1", &port, "in use", "'--port'"]),
         (&["--port", "0"], &["nothing to listen on", "'port'", "'unixsocket'"]),
         (&["--port", "0", "--dir", "/nosuch/folder"], &["/nosuch/folder", "No such file"]),
         (&["--port", "0", "--dir", file], &[file, "Not a directory"]),
@@ -210,7 +227,7 @@ fn options_that_do_not_exist() {
         let output = run(args, b"", dir.path());
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{args:?}: {said}");
-        assert!(said.starts_with("error: ") && said.contains(args[args.len() - 1].trim_start_matches("1")), "{said}");
+        assert!(said.starts_with("seendb: ") && said.contains(args[args.len() - 1].trim_start_matches("1")), "{said}");
     }
     let near = run(&["--maxclient", "1"], b"", dir.path());
     assert!(String::from_utf8_lossy(&near.stderr).contains("--maxclients"), "the option that was meant is named");

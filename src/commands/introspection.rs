@@ -167,7 +167,7 @@ fn info(_: &mut Context<'_>, args: Args<'_>) -> Outcome {
         return Ok(Reply::Array(all().map(|command| describe(command, None)).collect()));
     }
     check_number(args.len())?;
-    let one = |name| named(name).map_or(Reply::NullArray, |(command, container)| describe(command, container));
+    let one = |name| named(name).map_or(Reply::Null, |(command, container)| describe(command, container));
     Ok(Reply::Array(args.iter().skip(2).map(one).collect()))
 }
 

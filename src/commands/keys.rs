@@ -6,7 +6,7 @@ use super::context::Context;
 use super::dispatch::{LongCommand, Outcome, Step, Stop, refused};
 use super::error::CommandError;
 use super::table::{Argument, ArgumentKind, Command, Flags, Group, KeySpec};
-use super::words::{Words, is, unsigned};
+use super::words::{Words, cursor, is};
 use crate::keyspace::effect::Cause;
 use crate::keyspace::entry::EntryRef;
 use crate::keyspace::{SHARDS, glob};
@@ -293,7 +293,7 @@ impl LongCommand for Keys {
 }
 
 fn scan(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let cursor = unsigned(&args[1]).ok_or(CommandError::text("ERR invalid cursor"))?;
+    let cursor = cursor(&args[1]).ok_or(CommandError::text("ERR invalid cursor"))?;
     let filter = ScanFilter::of(args)?;
     let buckets_left = filter.count.saturating_mul(BUCKETS_PER_KEY);
     in_steps(context, Scan { cursor, keys_left: filter.count, buckets_left, names: Vec::new() }, args)

@@ -214,16 +214,19 @@ fn time(_: &mut Context<'_>, _: Args<'_>) -> Outcome {
 }
 
 fn shut_down(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    for word in Words::from(args, 1) {
-        if is(word, "SAVE") {
-            return Err(CommandError::text("ERR this release keeps no files: use SHUTDOWN NOSAVE").into());
-        }
-        if is(word, "ABORT") {
-            return Err(CommandError::text("ERR No shutdown in progress.").into());
-        }
-        if !["NOSAVE", "NOW", "FORCE"].into_iter().any(|option| is(word, option)) {
-            return Err(SYNTAX.into());
-        }
+    let words = || Words::from(args, 1);
+    let given = |option| words().any(|word| is(word, option));
+    if !words().all(|word| ["SAVE", "NOSAVE", "NOW", "FORCE", "ABORT"].into_iter().any(|option| is(word, option))) {
+        return Err(SYNTAX.into());
+    }
+    if given("SAVE") && given("NOSAVE") || given("ABORT") && !words().all(|word| is(word, "ABORT")) {
+        return Err(SYNTAX.into());
+    }
+    if given("ABORT") {
+        return Err(CommandError::text("ERR No shutdown in progress.").into());
+    }
+    if given("SAVE") {
+        return Err(CommandError::text("ERR this release keeps no files: use SHUTDOWN NOSAVE").into());
     }
     context.host.shut_down();
     // As in Redis the end of the connection is the answer.
@@ -235,9 +238,22 @@ fn config_get(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let patterns = args.slice_from(2);
     check_number(patterns.len())?;
     patterns.iter().try_for_each(check_pattern)?;
-    let matches = |name: &str| patterns.iter().any(|pattern| glob::matches_ignoring_case(pattern, name.as_bytes()));
-    let pairs = context.settings.get(matches).into_iter();
-    Ok(Reply::Map(pairs.map(|(name, value)| (Reply::text(name), Reply::Bulk(value.into()))).collect()))
+    let first_that_names = |name: &str| patterns.iter().find(|pattern| names_setting(pattern, name.as_bytes()));
+    let pairs = context.settings.get(|name| first_that_names(name).is_some()).into_iter().map(|(name, value)| {
+        // As in Redis a name that was written out comes back as it was written.
+        let written = first_that_names(name).filter(|word| !is_pattern(word));
+        (written.map_or(Reply::text(name), Reply::bulk), Reply::Bulk(value.into()))
+    });
+    Ok(Reply::Map(pairs.collect()))
+}
+
+/// Whether `CONFIG GET` takes a word as a pattern: not for a backslash alone.
+fn is_pattern(word: &[u8]) -> bool {
+    word.iter().any(|byte| b"*?[".contains(byte))
+}
+
+fn names_setting(word: &[u8], name: &[u8]) -> bool {
+    if is_pattern(word) { glob::matches_ignoring_case(word, name) } else { word.eq_ignore_ascii_case(name) }
 }
 
 fn config_set(context: &mut Context<'_>, args: Args<'_>) -> Outcome {

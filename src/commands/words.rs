@@ -3,18 +3,21 @@
 use super::error::CommandError;
 use crate::resp::{Args, parse_integer};
 
-/// An integer without sign: digits without a leading zero; `None` for anything else and beyond 64 bits.
+/// A cursor as Redis reads it, with C's `strtoul`: up to the first NUL, no digit at all being 0; a sign and leading zeros are
+/// taken, a minus counts from 2^64 down. Blanks are not.
 #[must_use]
-pub fn unsigned(word: &[u8]) -> Option<u64> {
-    match word {
-        [] => None,
-        [b'0'] => Some(0),
-        [b'0', ..] => None,
-        digits => digits.iter().try_fold(0_u64, |value, digit| {
-            let digit = u64::from(digit.checked_sub(b'0').filter(|digit| *digit <= 9)?);
-            value.checked_mul(10)?.checked_add(digit)
-        }),
-    }
+pub fn cursor(word: &[u8]) -> Option<u64> {
+    let text = word.split(|byte| *byte == 0).next().unwrap_or_default();
+    let (negative, digits) = match text {
+        [] => return Some(0),
+        [b'-', digits @ ..] => (true, digits),
+        [b'+', digits @ ..] => (false, digits),
+        digits => (false, digits),
+    };
+    // What is no digit is left to this: it takes a sign, but the sign is gone.
+    let digits = std::str::from_utf8(digits).ok().filter(|digits| !digits.starts_with(['+', '-']))?;
+    let value: u64 = digits.parse().ok()?;
+    Some(if negative { value.wrapping_neg() } else { value })
 }
 
 /// An integer where Redis keeps it in 32 bits.
@@ -74,18 +77,36 @@ impl<'a> Iterator for Words<'a> {
 mod tests {
     use super::*;
 
+    /// Each as redis-server 7.0.15 took or refused it.
     #[test]
-    fn unsigned_integers() {
+    fn cursors_as_redis_reads_them() {
         for (word, value) in [
+            ("", Some(0)),
             ("0", Some(0)),
+            ("00", Some(0)),
+            ("010", Some(10)),
+            ("+1", Some(1)),
+            ("-0", Some(0)),
+            ("-1", Some(u64::MAX)),
+            ("-18446744073709551615", Some(1)),
             ("18446744073709551615", Some(u64::MAX)),
+            ("000000000000000000000000000001", Some(1)),
+            ("\0", Some(0)),
+            ("7\0x", Some(7)),
             ("18446744073709551616", None),
-            ("-1", None),
-            ("01", None),
-            ("", None),
-            ("1x", None),
+            ("-18446744073709551616", None),
+            ("+", None),
+            ("-", None),
+            ("+-1", None),
+            ("++1", None),
+            (" 0", None),
+            ("0 ", None),
+            ("\t0", None),
+            ("0x10", None),
+            ("1a", None),
+            ("\u{a0}0", None),
         ] {
-            assert_eq!(unsigned(word.as_bytes()), value, "{word:?}");
+            assert_eq!(cursor(word.as_bytes()), value, "{word:?}");
         }
     }
 

@@ -17,7 +17,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 use super::directive::{DIRECTIVES, Directive, Id, Kind, find};
 use super::environment::Environment;
-use super::file::{self, ConfigError};
+use super::file::{self, ConfigError, Mistakes};
 use super::settings::Settings;
 use super::value::{Value, printable};
 
@@ -42,9 +42,12 @@ pub struct Exit {
     pub status: u8,
 }
 
-impl From<ConfigError> for Exit {
-    fn from(error: ConfigError) -> Self {
-        Self { text: format!("{error}\n"), status: 1 }
+/// What every line begins with that says why the server does not start.
+const LEAD: &str = concat!(env!("CARGO_PKG_NAME"), ": ");
+
+impl From<Mistakes> for Exit {
+    fn from(mistakes: Mistakes) -> Self {
+        Self { text: mistakes.lines().map(|line| format!("{LEAD}{line}\n")).collect(), status: 1 }
     }
 }
 
@@ -54,7 +57,9 @@ impl From<clap::Error> for Exit {
             // It would advise to take the option for a file.
             error.remove(ContextKind::Suggested);
         }
-        Self { text: error.render().to_string(), status: u8::from(error.use_stderr()) }
+        let text = error.render().to_string();
+        let (lead, text) = text.strip_prefix("error: ").map_or(("", text.as_str()), |rest| (LEAD, rest));
+        Self { text: format!("{lead}{}\n", text.trim_end()), status: u8::from(error.use_stderr()) }
     }
 }
 
@@ -64,13 +69,15 @@ impl From<clap::Error> for Exit {
 /// [`Exit`] for `--help`, `--version` and any mistake, in a file too.
 pub fn launch(args: impl IntoIterator<Item = OsString>, environment: Environment) -> Result<Launch, Exit> {
     let given = command().try_get_matches_from(attached(args))?;
-    let options = options(&given)?;
+    let mut mistakes = Mistakes::default();
+    let options = options(&given, &mut mistakes);
     let file = given.get_one::<OsString>(FILE).map(PathBuf::from);
-    let mut values = match &file {
-        Some(path) => file::load(path)?,
-        None => Vec::new(),
-    };
+    let mut values = file.as_deref().map_or(Ok(Vec::new()), file::load).unwrap_or_else(|found| {
+        mistakes.append(found);
+        Vec::new()
+    });
     values.extend(options);
+    let values = mistakes.unless_any(values)?;
     let file = file.filter(|path| path.as_os_str() != "-").map(|path| environment.folder.join(path));
     Ok(Launch { settings: Settings::new(environment, values), file })
 }
@@ -86,25 +93,44 @@ fn command() -> Command {
         .help("Config file in the syntax of redis.conf; - for standard input");
     Command::new(env!("CARGO_PKG_NAME"))
         .version(env!("CARGO_PKG_VERSION"))
-        .about("An in-memory server of probabilistic filters that speaks RESP (the Redis protocol)")
+        .about("An in-memory server of probabilistic filters that speaks the Redis protocol")
         .override_usage(concat!(env!("CARGO_PKG_NAME"), " [FILE] [--DIRECTIVE VALUE]..."))
         .after_help(
-            "Options count over the file. A directive of several words takes all words up to the next --option;\n\
-             FILE comes before the options.",
+            "Options count over the file. A directive of several words takes all words up to\n\
+             the next --option; FILE comes before the options.",
         )
+        .next_line_help(true)
         .arg(file)
         .args(DIRECTIVES.iter().map(option))
 }
 
+/// The help fits a terminal of so many columns.
+const HELP_COLUMNS: usize = 80;
+/// What an option means stands on the lines below it, after so many blanks; `clap` sees to that.
+const HELP_INDENT: usize = 10;
+/// What stands around an option's name and the form of its value.
+const OPTION_FRAME: usize = "      -- <>".len();
+
 fn option(directive: &Directive) -> Arg {
-    let default = match directive.default_label() {
-        "" => String::new(),
-        label => format!(" [default: {label}]"),
+    let (value, words) = match directive.kind {
+        Kind::Choice([""]) => ("\"\"".to_string(), None),
+        Kind::Choice(words) => {
+            let value = words.join("|");
+            match OPTION_FRAME + directive.name.len() + value.len() {
+                ..=HELP_COLUMNS => (value, None),
+                _ => (directive.value_label().to_string(), Some(words.join(", "))),
+            }
+        }
+        _ if takes_many(directive) => (format!("{}...", directive.value_label()), None),
+        _ => (directive.value_label().to_string(), None),
     };
-    let value = match directive.kind {
-        Kind::Choice(words) => words.join("|"),
-        _ if takes_many(directive) => format!("{}...", directive.value_label()),
-        _ => directive.value_label().to_string(),
+    let mut help = directive.summary.to_string();
+    if let Some(words) = words {
+        help = format!("{help}: {words}");
+    }
+    let default = match directive.default_label() {
+        "" => None,
+        label => Some(format!("[default: {label}]")),
     };
     Arg::new(directive.name)
         .long(directive.name)
@@ -112,7 +138,22 @@ fn option(directive: &Directive) -> Arg {
         .value_parser(value_parser!(OsString))
         .action(ArgAction::Append)
         .help_heading("Settings")
-        .help(format!("{}{default}", directive.summary))
+        .help(wrapped(help.split(' ').chain(default.as_deref()), HELP_COLUMNS - HELP_INDENT))
+}
+
+/// The words in lines of at most so many characters.
+fn wrapped<'a>(words: impl Iterator<Item = &'a str>, columns: usize) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for word in words {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= columns => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_string()),
+        }
+    }
+    lines.join("\n")
 }
 
 /// Ties words to the options that take them: `--port 7000` becomes `--port=7000`, `--bind A -B` becomes `--bind=A
@@ -144,23 +185,25 @@ fn attached(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
 
 /// The values of the options, checked. Of a single value given twice the later counts, as in a file; the words of an
 /// option of many are put together.
-fn options(given: &ArgMatches) -> Result<Vec<(Id, Value)>, ConfigError> {
+fn options(given: &ArgMatches, mistakes: &mut Mistakes) -> Vec<(Id, Value)> {
     let mut values = Vec::new();
     for directive in &DIRECTIVES {
         let Some(words) = given.get_many::<OsString>(directive.name) else { continue };
         let words: Vec<&[u8]> = words.map(|word| word.as_bytes()).collect();
         let at_once = if takes_many(directive) { words.len() } else { 1 };
         for words in words.chunks(at_once) {
-            let value = directive.parse(words).map_err(|error| ConfigError {
-                file: "command line".to_string(),
-                line: 0,
-                text: shown(directive, words),
-                reason: error.to_string(),
-            })?;
-            values.push((directive.id, value));
+            match directive.parse(words) {
+                Ok(value) => values.push((directive.id, value)),
+                Err(error) => mistakes.add(ConfigError {
+                    file: "command line".to_string(),
+                    line: 0,
+                    text: shown(directive, words),
+                    reason: error.to_string(),
+                }),
+            }
         }
     }
-    Ok(values)
+    values
 }
 
 /// An option as it was given, a password hidden.
@@ -195,7 +238,7 @@ mod tests {
     fn refused(args: &[&str]) -> String {
         let exit = run(args).expect_err("a mistake");
         assert_eq!(exit.status, 1, "{args:?}");
-        assert!(exit.text.ends_with('\n'));
+        assert!(exit.text.starts_with("seendb: ") && exit.text.ends_with('\n'), "{}", exit.text);
         exit.text
     }
 
@@ -251,20 +294,36 @@ mod tests {
     fn mistakes_end_with_status_1_and_say_what_is_wrong() {
         assert_eq!(
             refused(&["--port", "seven"]),
-            "command line: '--port seven': argument couldn't be parsed into an integer\n"
+            "seendb: command line: '--port seven': argument couldn't be parsed into an integer\n"
         );
         assert_eq!(
             refused(&["--timeout", "-1"]),
-            "command line: '--timeout -1': argument must be between 0 and 2147483647 inclusive\n"
+            "seendb: command line: '--timeout -1': argument must be between 0 and 2147483647 inclusive\n"
         );
         assert!(refused(&["--portt", "7000"]).contains("'--portt'"));
         assert!(refused(&["--port"]).contains("--port"));
         assert!(refused(&["--port", "--timeout", "3"]).contains("--port"));
         assert!(refused(&["a.conf", "b.conf"]).contains("b.conf"));
-        assert!(refused(&["/nonexistent/a.conf"]).starts_with("/nonexistent/a.conf: cannot be read: "));
+        assert!(refused(&["/nonexistent/a.conf"]).starts_with("seendb: /nonexistent/a.conf: cannot be read: "));
         let long = format!("--requirepass={}", "x".repeat(20_000));
         let text = refused(&[&long]);
-        assert_eq!(text, "command line: '--requirepass (hidden)': argument must be at most 16384 bytes long\n");
+        assert_eq!(text, "seendb: command line: '--requirepass (hidden)': argument must be at most 16384 bytes long\n");
+    }
+
+    #[test]
+    fn all_mistakes_are_told_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.conf");
+        std::fs::write(&path, "replicaof host 6379\nport 7000\nmaxclient 5\n").unwrap();
+        let path = path.to_str().unwrap();
+        assert_eq!(
+            refused(&[path, "--timeout", "x"]),
+            format!(
+                "seendb: command line: '--timeout x': argument couldn't be parsed into an integer\n\
+                 seendb: {path}, line 1: 'replicaof host 6379': unknown directive 'replicaof'\n\
+                 seendb: {path}, line 3: 'maxclient 5': unknown directive 'maxclient', did you mean 'maxclients'?\n"
+            )
+        );
     }
 
     #[test]
@@ -272,12 +331,19 @@ mod tests {
         let version = run(&["--version"]).expect_err("an answer");
         assert_eq!(version, Exit { text: format!("seendb {}\n", env!("CARGO_PKG_VERSION")), status: 0 });
         let help = run(&["--help"]).expect_err("an answer");
-        assert_eq!(help.status, 0);
+        assert!(help.status == 0 && help.text.ends_with("options.\n"));
+        let text = help.text.split_whitespace().collect::<Vec<_>>().join(" ");
         for directive in &DIRECTIVES {
-            assert!(help.text.contains(&format!("--{} <", directive.name)), "{}", directive.name);
-            assert!(help.text.contains(directive.summary), "{}", directive.name);
+            assert!(text.contains(&format!("--{} <", directive.name)), "{}", directive.name);
+            assert!(text.contains(directive.summary), "{}", directive.name);
+            if let Kind::Choice(words) = directive.kind {
+                assert!(text.contains(&words.join("|")) || text.contains(&words.join(", ")), "{}", directive.name);
+            }
         }
-        assert!(help.text.contains("[default: 10000]") && help.text.contains("[default: number of cores]"));
+        for line in help.text.lines() {
+            assert!(line.chars().count() <= HELP_COLUMNS, "{line}");
+        }
+        assert!(text.contains("[default: 10000]") && text.contains("[default: number of cores]"));
     }
 
     #[test]

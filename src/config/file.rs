@@ -6,7 +6,8 @@
 //! line of its own. A directive given again replaces the earlier one (output limits: class by class).
 //!
 //! [`parse_bytes`] is pure and takes any bytes; [`load`] reads files and follows `include`. Every mistake is a
-//! [`ConfigError`] that says where it is.
+//! [`ConfigError`] that says where it is. A file is read to its end whatever is wrong in it: whoever brings the file of another
+//! server would else find its strange lines one start at a time.
 
 use std::fmt;
 use std::fs::File;
@@ -68,6 +69,57 @@ impl fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
+/// The most mistakes that are listed; further ones are counted.
+const MOST_LISTED: usize = 20;
+
+/// The mistakes of all that was read, in that order. `Display` gives a line each.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Mistakes {
+    /// The first of them, at most 20.
+    pub listed: Vec<ConfigError>,
+    /// How many came after those.
+    pub left_out: usize,
+}
+
+impl Mistakes {
+    /// One more.
+    pub fn add(&mut self, mistake: ConfigError) {
+        if self.listed.len() < MOST_LISTED {
+            self.listed.push(mistake);
+        } else {
+            self.left_out += 1;
+        }
+    }
+
+    /// Those of another reading come after these.
+    pub fn append(&mut self, other: Self) {
+        other.listed.into_iter().for_each(|mistake| self.add(mistake));
+        self.left_out += other.left_out;
+    }
+
+    /// The value, if there are none.
+    ///
+    /// # Errors
+    /// These, if there are.
+    pub fn unless_any<T>(self, value: T) -> Result<T, Self> {
+        if self.listed.is_empty() { Ok(value) } else { Err(self) }
+    }
+
+    /// A line each, without line feeds.
+    pub fn lines(&self) -> impl Iterator<Item = String> {
+        let more = (self.left_out > 0).then(|| format!("further mistakes: {}", self.left_out));
+        self.listed.iter().map(ConfigError::to_string).chain(more)
+    }
+}
+
+impl fmt::Display for Mistakes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.lines().collect::<Vec<_>>().join("\n"))
+    }
+}
+
+impl std::error::Error for Mistakes {}
+
 /// Parses the text of a file; `origin` is its name for messages.
 ///
 /// ```
@@ -90,12 +142,17 @@ pub fn parse(text: &str, origin: &str) -> Result<Vec<Statement>, ConfigError> {
 /// # Errors
 /// [`ConfigError`] for the first line that is wrong.
 pub fn parse_bytes(bytes: &[u8], origin: &str) -> Result<Vec<Statement>, ConfigError> {
+    statements(bytes, origin).collect()
+}
+
+/// What each line says that is neither blank nor a comment.
+fn statements(bytes: &[u8], origin: &str) -> impl Iterator<Item = Result<Statement, ConfigError>> {
     /// Some editors begin a file with this mark.
     const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
     let bytes = bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes);
     let lines = bytes.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).enumerate();
     let said = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with(b"#"));
-    said.map(|(index, line)| {
+    said.map(move |(index, line)| {
         statement(line, index + 1).map_err(|reason| ConfigError {
             file: origin.to_string(),
             line: index + 1,
@@ -103,7 +160,6 @@ pub fn parse_bytes(bytes: &[u8], origin: &str) -> Result<Vec<Statement>, ConfigE
             reason,
         })
     })
-    .collect()
 }
 
 fn statement(line: &[u8], number: usize) -> Result<Statement, String> {
@@ -227,29 +283,30 @@ const fn hex(digit: u8) -> u8 {
 /// Reads a file with all that it includes; `-` is standard input.
 ///
 /// # Errors
-/// [`ConfigError`] for a file that cannot be read, for the first line that is wrong, and for files that include each
-/// other in a circle, too deep or too many.
-pub fn load(path: &Path) -> Result<Vec<(Id, Value)>, ConfigError> {
-    let mut loader = Loader { values: Vec::new(), open: Vec::new(), files: 1 };
+/// [`Mistakes`]: files that cannot be read, lines that are wrong, files that include each other in a circle, too deep or too
+/// many.
+pub fn load(path: &Path) -> Result<Vec<(Id, Value)>, Mistakes> {
+    let mut loader = Loader { values: Vec::new(), mistakes: Mistakes::default(), open: Vec::new(), files: 1 };
     let (origin, read) = if path == Path::new("-") {
         ("standard input".to_string(), read_limited(io::stdin().lock()))
     } else {
         loader.open.extend(path.canonicalize());
         (path.display().to_string(), File::open(path).and_then(read_limited))
     };
-    let bytes = read.map_err(|error| ConfigError {
-        file: origin.clone(),
-        line: 0,
-        text: String::new(),
-        reason: format!("cannot be read: {error}"),
-    })?;
-    loader.run(&bytes, &origin)?;
-    Ok(loader.values)
+    match read {
+        Ok(bytes) => loader.run(&bytes, &origin),
+        Err(error) => {
+            let reason = format!("cannot be read: {error}");
+            loader.mistakes.add(ConfigError { file: origin, line: 0, text: String::new(), reason });
+        }
+    }
+    loader.mistakes.unless_any(loader.values)
 }
 
 /// The state of one [`load`].
 struct Loader {
     values: Vec<(Id, Value)>,
+    mistakes: Mistakes,
     /// The files that are being read, outermost first, by their real paths.
     open: Vec<PathBuf>,
     /// Files read so far.
@@ -257,20 +314,21 @@ struct Loader {
 }
 
 impl Loader {
-    fn run(&mut self, bytes: &[u8], origin: &str) -> Result<(), ConfigError> {
-        for statement in parse_bytes(bytes, origin)? {
+    fn run(&mut self, bytes: &[u8], origin: &str) {
+        for statement in statements(bytes, origin) {
             match statement {
-                Statement::Set(id, value) => self.values.push((id, value)),
-                Statement::Include { path, line, text } => {
-                    let at = |reason| ConfigError { file: origin.to_string(), line, text, reason };
-                    let (real, bytes) = self.enter(&path).map_err(at)?;
-                    self.open.push(real);
-                    self.run(&bytes, &path.display().to_string())?;
-                    self.open.pop();
-                }
+                Ok(Statement::Set(id, value)) => self.values.push((id, value)),
+                Ok(Statement::Include { path, line, text }) => match self.enter(&path) {
+                    Ok((real, bytes)) => {
+                        self.open.push(real);
+                        self.run(&bytes, &path.display().to_string());
+                        self.open.pop();
+                    }
+                    Err(reason) => self.mistakes.add(ConfigError { file: origin.to_string(), line, text, reason }),
+                },
+                Err(mistake) => self.mistakes.add(mistake),
             }
         }
-        Ok(())
     }
 
     /// Reads a file that is included; the error is the reason alone.

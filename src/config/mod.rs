@@ -26,6 +26,6 @@ mod value;
 
 pub use directive::{Change, DIRECTIVES, DefaultValue, Directive, Id, Kind, POLICIES, find, markdown_table};
 pub use environment::Environment;
-pub use file::ConfigError;
+pub use file::{ConfigError, Mistakes};
 pub use settings::{Prepared, SetError, Settings};
 pub use value::{BindAddress, ClientClass, LogFormat, LogLevel, OutputLimit, Value, ValueError, parse_size};

@@ -132,7 +132,7 @@ mod tests {
         Some(Args::new(&line, &spans).iter().map(<[u8]>::to_vec).collect())
     }
 
-    /// Each line as redis-server 7.0.15 splits it, the last one excepted: a NUL has no special meaning here.
+    /// Each line as redis-server 7.0.15 splits it, the last one excepted: a NUL has no special meaning here (Redis waits for ever).
     #[test]
     fn lines_split_as_redis_splits_them() {
         let cases: &[(&[u8], &[&[u8]])] = &[

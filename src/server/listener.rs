@@ -46,7 +46,15 @@ impl Listeners {
                         tracing::debug!("'{}' is not an address of this machine: skipped", address.host);
                     }
                     Err(error) => {
-                        return Err(format!("cannot listen on {} port {}: {error}", address.host, settings.port()));
+                        let hint = match error.kind() {
+                            io::ErrorKind::AddrInUse => "; '--port' chooses another port",
+                            _ => "",
+                        };
+                        return Err(format!(
+                            "cannot listen on {} port {}: {error}{hint}",
+                            address.host,
+                            settings.port()
+                        ));
                     }
                 }
             }

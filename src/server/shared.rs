@@ -26,6 +26,8 @@ pub(super) struct Shared {
     pub(super) started_at: SystemTime,
     /// 40 hexadecimal digits, new at each start.
     pub(super) run_id: String,
+    /// The most bytes that were seen in use.
+    pub(super) peak_memory: AtomicU64,
     pub(super) rates: Mutex<Rates>,
     /// Clients that the limit of open files allows.
     files: AtomicU64,
@@ -74,6 +76,7 @@ impl Shared {
             started: Instant::now(),
             started_at: SystemTime::now(),
             run_id: random_hex(),
+            peak_memory: AtomicU64::new(0),
             rates: Mutex::default(),
             files: AtomicU64::new(files),
             last_id: AtomicU64::new(0),
@@ -125,6 +128,7 @@ impl Shared {
         let now = self.now();
         self.keyspace.set_now(now);
         self.measure_overhead();
+        self.peak_memory.fetch_max(allocator::allocated_bytes(), Ordering::Relaxed);
         let mut rates = self.rates.lock();
         if rates.second == now {
             return;

@@ -76,7 +76,8 @@ fn kinds_of(raw: &[u8]) -> (String, &[u8]) {
     match line[0] {
         b'$' | b'=' if number() >= 0 => ("$".into(), &rest[number() as usize + 2..]),
         b'$' | b'=' => ("_".into(), rest),
-        b'*' if number() < 0 => ("_".into(), rest),
+        // RESP2 has two nulls, and clients may tell them apart.
+        b'*' if number() < 0 => ("_[]".into(), rest),
         b'+' => ("+".into(), rest),
         kind @ (b'*' | b'~' | b'>' | b'%') => {
             let count = number() * if kind == b'%' { 2 } else { 1 };
