@@ -177,6 +177,20 @@ fn sighup_is_no_end() {
     (0..100).for_each(|_| assert!(client.cmd("PING") == "PONG"));
 }
 
+#[test]
+fn the_log_tells_what_a_setting_was_changed_to() {
+    let server = Server::start();
+    let mut client = server.client();
+    assert!(client.cmd("CONFIG SET timeout 77 requirepass secret-word maxmemory 3gb") == "OK");
+    let log = server.log();
+    for line in
+        ["'timeout' changed to '77'", "'maxmemory' changed to '3221225472'", "'requirepass' changed to '(hidden)'"]
+    {
+        assert!(log.contains(line), "{log}");
+    }
+    assert!(!log.contains("secret-word"), "{log}");
+}
+
 // A start that cannot be
 
 /// Fails unless the program has ended with one line on standard error that holds these words, and a status other than 0.

@@ -206,7 +206,11 @@ impl Host for Shared {
 
     fn settings_changed(&self, changed: &[Id]) {
         for id in changed {
-            tracing::info!("setting '{}' changed", id.name());
+            let value = match id.directive().is_secret() {
+                true => "(hidden)".into(),
+                false => String::from_utf8_lossy(&self.settings.value_text(*id)).into_owned(),
+            };
+            tracing::info!("setting '{}' changed to '{value}'", id.name());
             match id {
                 Id::Loglevel => logging::set_level(self.settings.loglevel()),
                 Id::MaxMemoryPolicy => self.keyspace.count_uses(self.policy().goes_by_uses()),
