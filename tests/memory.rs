@@ -202,14 +202,14 @@ fn half_with_lives() -> Keyspace {
 
 fn evict(keyspace: &Keyspace, policy: Policy, count: usize) {
     for n in 0..count {
-        assert!(keyspace.evict(policy), "{policy:?}: the {n}th of {count}");
+        assert!(keyspace.evict(policy) > 0, "{policy:?}: the {n}th of {count}");
     }
 }
 
 #[test]
 fn no_key_goes_under_noeviction() {
     let keyspace = half_with_lives();
-    assert!(!keyspace.evict(Policy::NoEviction));
+    assert_eq!(keyspace.evict(Policy::NoEviction), 0);
     assert_eq!(keyspace.len(0), KEYS);
 }
 
@@ -322,7 +322,7 @@ fn volatile_policies_take_all_with_a_life_and_no_other() {
         let keyspace = half_with_lives();
         keyspace.count_uses(policy.goes_by_uses());
         evict(&keyspace, policy, KEYS / 2);
-        assert!(!keyspace.evict(policy), "{policy:?}: no key is left that may go");
+        assert!(keyspace.evict(policy) == 0, "{policy:?}: no key is left that may go");
         assert_eq!((keyspace.len(0), keyspace.lives(0)), (KEYS / 2, 0), "{policy:?}");
         assert_eq!(share_left(&keyspace, (0..KEYS).step_by(2)), 1.0, "{policy:?}");
     }
@@ -336,7 +336,7 @@ fn few_among_many_are_found() {
     for policy in [Policy::VolatileLru, Policy::VolatileLfu, Policy::VolatileRandom, Policy::VolatileTtl] {
         (0..3).for_each(|n| insert(&keyspace, 0, &format!("few:{n}"), Some(FAR)));
         evict(&keyspace, policy, 3);
-        assert!(!keyspace.evict(policy));
+        assert_eq!(keyspace.evict(policy), 0);
     }
     assert_eq!(keyspace.len(0), KEYS * 10);
 }
@@ -347,7 +347,7 @@ fn the_last_keys_are_found_in_every_database() {
     for policy in Policy::ALL.into_iter().skip(1) {
         (0..3).for_each(|n| insert(&keyspace, 5 * n, &format!("k:{n}"), Some(FAR)));
         evict(&keyspace, policy, 3);
-        assert!(!keyspace.evict(policy), "{policy:?}");
+        assert!(keyspace.evict(policy) == 0, "{policy:?}");
         assert_eq!(keyspace.entry_bytes(), 0);
     }
 }
@@ -365,7 +365,7 @@ fn keys_that_are_away_are_passed_over() {
             .map(|n| keyspace.latch(0, format!("away:{n}").as_bytes()).ok().flatten().expect("it is there"))
             .collect();
         evict(&keyspace, policy, 50);
-        assert!(!keyspace.evict(policy), "{policy:?}");
+        assert!(keyspace.evict(policy) == 0, "{policy:?}");
         assert_eq!(keyspace.len(0), 50);
         drop(away);
         evict(&keyspace, policy, 50);
@@ -528,18 +528,21 @@ fn large_filters_push_others_out() {
         assert!(client.cmd(&format!("BF.RESERVE large:{n} 0.01 5000000")) == "OK", "{n}");
         assert!(figure(&mut client, "used_memory") <= limit + MB);
     }
-    assert!(client.cmd("DBSIZE") == 6 && client.cmd("EXISTS large:19") == 1);
+    let there: Vec<i64> = (0..20).map(|n| client.cmd(&format!("EXISTS large:{n}")).int()).collect();
+    assert_eq!((client.cmd("DBSIZE").int(), there[19]), (6, 1), "{there:?} {}", client.cmd("INFO memory").text());
     assert!(client.cmd("COPY large:19 copy") == 1 && client.cmd("DBSIZE") == 6);
     let Value::Bulk(payload) = client.cmd("DUMP copy") else { panic!("a payload") };
     assert!(client.call(&[&b"RESTORE"[..], b"restored", b"0", &payload]) == "OK");
-    assert!(client.cmd("DBSIZE") == 6 && client.cmd("EXISTS restored") == 1);
+    // The payload on its way counts too: one or two more go for it.
+    assert!((4..=6).contains(&client.cmd("DBSIZE").int()) && client.cmd("EXISTS restored") == 1);
     assert!(client.cmd("MULTI") == "OK");
     (0..2).for_each(|n| assert!(client.cmd(&format!("BF.RESERVE both:{n} 0.01 5000000")) == "QUEUED"));
     assert_eq!(client.cmd("EXEC"), Value::Array(vec![ok(), ok()]));
-    assert!(client.cmd("DBSIZE") == 6 && client.cmd("EXISTS both:0 both:1") == 2);
+    let size = client.cmd("DBSIZE").int();
+    assert!((4..=6).contains(&size) && client.cmd("EXISTS both:0 both:1") == 2);
     // No room can be made for this one, and nobody goes in vain.
     assert_eq!(client.cmd("BF.RESERVE giant 0.01 50000000").error(), OOM);
-    assert!(client.cmd("DBSIZE") == 6);
+    assert!(client.cmd("DBSIZE") == size);
     assert!(figure(&mut client, "used_memory") <= limit);
 }
 

@@ -106,30 +106,37 @@ fn random() -> u64 {
 }
 
 impl Keyspace {
-    /// Let one key go; false if there is none that may.
-    pub fn evict(&self, policy: Policy) -> bool {
+    /// Let one key go; the bytes that it held, or 0 if there is none that may.
+    pub fn evict(&self, policy: Policy) -> u64 {
         if policy == Policy::NoEviction {
-            return false;
+            return 0;
         }
         let may_go = |db: &usize| if policy.only_with_life() { self.lives(*db) } else { self.len(*db) } > 0;
         let dbs: SmallVec<[usize; DATABASES]> = (0..DATABASES).filter(may_go).collect();
         CHOICE.with_borrow_mut(|choice| {
             choice.begin(std::ptr::from_ref(self) as usize, policy, self.stamp_now());
-            let evicted =
-                !dbs.is_empty() && (0..TRIES).any(|n| (n == 0 || choice.seen > 0) && self.try_to_evict(&dbs, choice));
+            let mut evicted = None;
+            for _ in 0..if dbs.is_empty() { 0 } else { TRIES } {
+                evicted = self.try_to_evict(&dbs, choice);
+                // If all that may go are away, or none is left, looking again does not help.
+                if evicted.is_some() || choice.seen == 0 {
+                    break;
+                }
+            }
             choice.forget_long_names();
-            evicted
+            evicted.unwrap_or(0)
         })
     }
 
-    /// Look at some keys and let the best go; false if none of those seen can.
-    fn try_to_evict(&self, dbs: &[usize], choice: &mut Choice) -> bool {
+    /// Look at some keys and let the best go; its bytes, if one of those seen can.
+    fn try_to_evict(&self, dbs: &[usize], choice: &mut Choice) -> Option<u64> {
         choice.seen = 0;
         if dbs.iter().map(|db| self.len(*db)).sum::<usize>() <= FEW_KEYS {
             self.walk(dbs, usize::MAX, choice);
         } else if choice.policy == Policy::VolatileTtl {
-            if self.evict_soonest(dbs) {
-                return true;
+            let evicted = self.evict_soonest(dbs);
+            if evicted.is_some() {
+                return evicted;
             }
             self.walk(dbs, SAMPLES, choice);
         } else {
@@ -139,26 +146,30 @@ impl Keyspace {
             }
         }
         while let Some(key) = choice.take_best() {
-            if self.evict_if(key.db, &key.name, |entry| choice.is_still_worth(entry, key.worth)) {
-                return true;
+            let evicted = self.evict_if(key.db, &key.name, |entry| choice.is_still_worth(entry, key.worth));
+            if evicted.is_some() {
+                return evicted;
             }
         }
-        false
+        None
     }
 
-    /// Delete a key that was chosen, if it is still there, free, and as it was.
-    fn evict_if(&self, db: usize, name: &[u8], fits: impl FnOnce(EntryRef<'_>) -> bool) -> bool {
-        let evict = |cell: &mut Cell<'_>| cell.get().is_some_and(fits) && cell.delete(Cause::Evicted);
-        self.write(db, name, evict).unwrap_or(false)
+    /// Delete a key that was chosen, if it is still there, free, and as it was. Its bytes.
+    fn evict_if(&self, db: usize, name: &[u8], fits: impl FnOnce(EntryRef<'_>) -> bool) -> Option<u64> {
+        let evict = |cell: &mut Cell<'_>| {
+            let bytes = cell.get().filter(|entry| fits(*entry))?.allocated_bytes() as u64;
+            cell.delete(Cause::Evicted).then_some(bytes)
+        };
+        self.write(db, name, evict).ok().flatten()
     }
 
     /// Of some shards, let the key go whose life ends soonest.
-    fn evict_soonest(&self, dbs: &[usize]) -> bool {
-        (0..TRIES).any(|_| {
-            let Some((due, db, shard, segment)) = self.soonest_segment(dbs) else { return false };
+    fn evict_soonest(&self, dbs: &[usize]) -> Option<u64> {
+        (0..TRIES).find_map(|_| {
+            let (due, db, shard, segment) = self.soonest_segment(dbs)?;
             let soonest_in = || self.shards[shard].0.write().tables[db].soonest_in(segment);
             // What the segment was due for may be gone. Then it says so from here on, and may not be the soonest.
-            let Some((life, name)) = soonest_in().filter(|(life, _)| *life <= due) else { return false };
+            let (life, name) = soonest_in().filter(|(life, _)| *life <= due)?;
             let evicted = self.evict_if(db, &name, |entry| entry.life() == Some(life));
             soonest_in();
             evicted
