@@ -66,7 +66,7 @@ const SMALL_SHARE: u64 = 64;
 /// Holes between what is allocated count as used beyond this part of the memory limit, and so many bytes that are always there.
 /// Keys of one size that went one here and one there leave holes that no key of another size fits into: without this 280 MB were
 /// resident under a limit of 200 MB. If all holes counted, keys in use would go for those beside them.
-const HOLES_SHARE: u64 = 8;
+const HOLES_SHARE: u64 = 12;
 const HOLES_BYTES: u64 = 2 << 20;
 
 /// Each time this part of the limit was evicted the allocator is looked after, which costs some microseconds.
