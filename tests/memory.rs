@@ -540,6 +540,15 @@ fn large_filters_push_others_out() {
     assert_eq!(client.cmd("EXEC"), Value::Array(vec![ok(), ok()]));
     let size = client.cmd("DBSIZE").int();
     assert!((4..=6).contains(&size) && client.cmd("EXISTS both:0 both:1") == 2);
+    // Under the locks of all keys none can go: the large one is refused, and the rest goes on.
+    assert!(client.cmd("MULTI") == "OK");
+    for line in ["RANDOMKEY", "BF.RESERVE whole:0 0.01 5000000", "BF.RESERVE whole:1 0.01 5000000", "BF.ADD both:0 x"] {
+        assert!(client.cmd(line) == "QUEUED");
+    }
+    let replies = client.cmd("EXEC");
+    assert!(replies.array()[2].error() == OOM && replies.array()[3] == 1, "{replies:?}");
+    assert!(client.cmd("DEL whole:0").int() <= 1);
+    let size = client.cmd("DBSIZE").int();
     // No room can be made for this one, and nobody goes in vain.
     assert_eq!(client.cmd("BF.RESERVE giant 0.01 50000000").error(), OOM);
     assert!(client.cmd("DBSIZE") == size);
@@ -565,6 +574,44 @@ fn growth_pushes_others_out() {
         assert!(reply.array().iter().all(|answer| matches!(answer, Value::Int(_))) && new > count * 98 / 100);
         assert!(client.cmd(&format!("BF.INFO {name} FILTERS")).array()[0] == 2);
         assert!(figure(&mut client, "used_memory") <= limit + MB && figure(&mut client, "evicted_keys") > 0);
+        assert!(client.cmd("FLUSHALL") == "OK" && client.cmd("CONFIG SET maxmemory 0") == "OK");
+    }
+}
+
+/// A transaction that has begun under locks waits for room with its keys taken out: all its answers are given, once, in order.
+#[test]
+fn a_transaction_waits_for_room_in_the_middle() {
+    let server = Server::start();
+    let mut client = server.client();
+    for growth in ["BF.ADD grows last", "BF.MADD grows last i0 more"] {
+        assert!(client.cmd("BF.RESERVE grows 0.01 1000 EXPANSION 5000") == "OK");
+        let fill: Vec<String> = (0..2_000).map(|n| format!("i{n}")).collect();
+        limit_above_use(&mut client, 9 * MB, "volatile-lru");
+        for n in 0..3 {
+            assert!(client.cmd(&format!("BF.RESERVE other:{n} 0.01 2200000 EX 10000")) == "OK");
+        }
+        assert!(client.cmd("MULTI") == "OK");
+        let lines = [
+            "BF.ADD first x".into(),
+            format!("BF.MADD grows {}", fill[..990].join(" ")),
+            growth.into(),
+            format!("BF.MADD grows {}", fill[990..].join(" ")),
+            "BF.INFO grows FILTERS".to_owned(),
+            "BF.CARD first".into(),
+        ];
+        for line in lines {
+            assert!(client.cmd(&line) == "QUEUED");
+        }
+        let replies = client.cmd("EXEC");
+        let [first, fill_a, _, fill_b, filters, card] = replies.array() else { panic!("{replies:?}") };
+        assert!(*first == 1 && *card == 1 && filters.array()[0] == 2);
+        assert!(fill_a.array().len() == 990 && fill_b.array().len() == 1_010);
+        let new = |reply: &Value| reply.array().iter().filter(|answer| **answer == 1).count();
+        assert!(new(fill_a) + new(fill_b) > 1_950, "{} {}", new(fill_a), new(fill_b));
+        for n in 0..2_000 {
+            assert!(client.cmd(&format!("BF.EXISTS grows i{n}")) == 1);
+        }
+        assert!(figure(&mut client, "evicted_keys") > 0);
         assert!(client.cmd("FLUSHALL") == "OK" && client.cmd("CONFIG SET maxmemory 0") == "OK");
     }
 }

@@ -10,7 +10,7 @@
 use std::time::{Duration, Instant};
 
 use super::context::{Context, Transaction};
-use super::dispatch::{LongCommand, Outcome, Step, Stop, has_room, refused as refused_reply};
+use super::dispatch::{LongCommand, Outcome, Step, Stop, has_room};
 use super::error::CommandError;
 use super::introspection::keys_of_request;
 use super::room::AfterEviction;
@@ -20,7 +20,7 @@ use crate::keyspace::held::Held;
 use crate::keyspace::latch::Wait;
 use crate::keyspace::latched::LatchedKeys;
 use crate::keyspace::watch::Watch;
-use crate::keyspace::{DATABASES, Keyspace, Policy};
+use crate::keyspace::{DATABASES, Keyspace};
 use crate::resp::{Args, OwnedArgs, Reply, encode, parse_integer};
 
 const FREE: Flags = Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE).with(Flags::FAST);
@@ -155,9 +155,8 @@ const LONG_WORDS: usize = 4096;
 const LONG_BYTES: usize = 1 << 20;
 
 impl Scope {
-    /// `evicts`: it may have to wait for other keys to go, which nobody may do under locks.
-    fn of(transaction: &Transaction, db: usize, evicts: bool) -> Self {
-        let (mut keys, mut db, mut words, mut whole, mut heavy) = (Vec::new(), db, 0, false, evicts);
+    fn of(transaction: &Transaction, db: usize) -> Self {
+        let (mut keys, mut db, mut words, mut whole, mut heavy) = (Vec::new(), db, 0, false, false);
         for (command, args) in &transaction.queue {
             let args = args.as_args();
             words += args.len();
@@ -196,10 +195,7 @@ fn exec(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
         let why = CommandError::OutOfMemory.message();
         return Err(CommandError::Text(format!("EXECABORT Transaction discarded because of: {why}").into()).into());
     }
-    let evicts = needs_memory.is_some()
-        && context.settings.maxmemory() > 0
-        && Policy::of_setting(context.settings.maxmemory_policy()) != Policy::NoEviction;
-    let scope = Scope::of(transaction, context.session.db, evicts);
+    let scope = Scope::of(transaction, context.session.db);
     let keyspace = context.keyspace;
     if scope.takes_keys() {
         keyspace.may_take()?;
@@ -237,16 +233,53 @@ fn run_held<'a>(
     }
     if scope.takes_keys() {
         let keys = context.keyspace.latch_keys(scope.keys, &mut held)?;
-        return Err(Stop::Long(Box::new(LongExec::new(transaction, keys, Replies::of(context)))));
+        let replies = Replies::of(context);
+        return Err(Stop::Long(Box::new(LongExec { transaction, next: 0, replies, current: None, keys })));
     }
     context.held = Some(held);
     let mut replies = Replies::of(context);
-    for (command, args) in &transaction.queue {
-        let reply = run(context, command, args.as_args());
+    for (next, (command, args)) in transaction.queue.iter().enumerate() {
+        context.counters.commands.add(1);
+        let reply = match (command.handler)(context, args.as_args()) {
+            Ok(reply) => reply,
+            // Under all locks no key can go.
+            Err(Stop::Refused(error)) if scope.whole => Reply::Error(error.message()),
+            Err(stop) => match waiting(stop, command) {
+                // It waits for other keys to go, which nobody does under locks: its own are taken out before these are given back.
+                Ok(current) if !scope.whole => {
+                    let Some(mut held) = context.held.take() else { return Ok(Reply::NullArray) };
+                    let keys = context.keyspace.latch_keys(scope.keys, &mut held)?;
+                    let current = Some(current);
+                    return Err(Stop::Long(Box::new(LongExec { transaction, next, replies, current, keys })));
+                }
+                Ok(current) => to_the_end(current, context, args.as_args()),
+                Err(reply) => reply,
+            },
+        };
         replies.push(&reply, context);
     }
     context.held = None;
     Ok(replies.finish(context))
+}
+
+/// How a command of a transaction goes on that gave no reply; or its reply.
+fn waiting(stop: Stop, command: &'static Command) -> Result<Box<dyn LongCommand>, Reply> {
+    match stop {
+        Stop::Refused(CommandError::NoRoomYet { bytes }) => Ok(Box::new(AfterEviction::new(command, bytes))),
+        Stop::Long(long) => Ok(long),
+        Stop::Refused(error) => Err(Reply::Error(error.message())),
+        // Its keys are its own: nobody else can have one.
+        Stop::Busy(_) => Err(Reply::Error("ERR a key of the transaction is busy".into())),
+    }
+}
+
+/// Run a command to its end.
+fn to_the_end(mut command: Box<dyn LongCommand>, context: &mut Context<'_>, args: Args<'_>) -> Reply {
+    loop {
+        if let Ok(Some(reply)) = command.step(context, args, Instant::now() + Duration::from_secs(1)) {
+            return reply;
+        }
+    }
 }
 
 /// The transaction is over, and with it the watching.
@@ -291,22 +324,6 @@ impl Replies {
     }
 }
 
-/// Run one command of a transaction to its end.
-fn run(context: &mut Context<'_>, command: &'static Command, args: Args<'_>) -> Reply {
-    context.counters.commands.add(1);
-    match (command.handler)(context, args) {
-        Ok(reply) => reply,
-        Err(Stop::Refused(error)) => Reply::Error(error.message()),
-        Err(Stop::Long(mut long)) => loop {
-            if let Ok(Some(reply)) = long.step(context, args, Instant::now() + Duration::from_secs(1)) {
-                return reply;
-            }
-        },
-        // Its keys are its own: nobody else can have one.
-        Err(Stop::Busy(_)) => Reply::Error("ERR a key of the transaction is busy".into()),
-    }
-}
-
 /// A transaction that has taken its keys out.
 struct LongExec {
     transaction: Transaction,
@@ -318,10 +335,6 @@ struct LongExec {
 }
 
 impl LongExec {
-    fn new(transaction: Transaction, keys: LatchedKeys, replies: Replies) -> Self {
-        Self { transaction, next: 0, replies, current: None, keys }
-    }
-
     /// The reply of the next command, if it is done by then.
     fn next_reply(&mut self, context: &mut Context<'_>, until: Instant) -> Step {
         let (command, args) = &self.transaction.queue[self.next];
@@ -329,12 +342,10 @@ impl LongExec {
             context.counters.commands.add(1);
             match (command.handler)(context, args.as_args()) {
                 Ok(reply) => return Ok(Some(reply)),
-                Err(Stop::Refused(CommandError::NoRoomYet { bytes })) => {
-                    self.current = Some(Box::new(AfterEviction::new(command, bytes)));
-                }
-                Err(Stop::Refused(error)) => return refused_reply(&error),
-                Err(Stop::Busy(_)) => return Ok(Some(Reply::Error("ERR a key of the transaction is busy".into()))),
-                Err(Stop::Long(long)) => self.current = Some(long),
+                Err(stop) => match waiting(stop, command) {
+                    Ok(current) => self.current = Some(current),
+                    Err(reply) => return Ok(Some(reply)),
+                },
             }
         }
         let Some(current) = &mut self.current else { return Ok(None) };

@@ -32,13 +32,11 @@ pub(super) struct NewFilter {
 pub(in crate::commands) struct Bounds<'a> {
     settings: &'a Settings,
     host: &'a dyn Host,
-    /// The command can neither wait nor be tried again: it belongs to a transaction that holds locks.
-    at_once: bool,
 }
 
 impl<'a> Bounds<'a> {
     pub(in crate::commands) fn of(context: &Context<'a>) -> Self {
-        Self { settings: context.settings, host: context.host, at_once: !context.may_latch() }
+        Self { settings: context.settings, host: context.host }
     }
 
     /// The settings.
@@ -54,8 +52,8 @@ impl<'a> Bounds<'a> {
         }
         match self.host.room_for(more, total.saturating_sub(more)) {
             Room::Made => Ok(()),
-            Room::Going if !self.at_once => Err(CommandError::NoRoomYet { bytes: more }),
-            _ => Err(CommandError::OutOfMemory),
+            Room::Going => Err(CommandError::NoRoomYet { bytes: more }),
+            Room::Refused => Err(CommandError::OutOfMemory),
         }
     }
 

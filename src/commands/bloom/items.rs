@@ -23,6 +23,7 @@ use crate::filters::scalable_bloom::ScalableBloom;
 use crate::filters::{BloomMut, BloomRef, Insert};
 use crate::keyspace::effect::Effect;
 use crate::keyspace::entry::{Entry, EntryRef, ValueMut, ValueRef};
+use crate::keyspace::latch::Wait;
 use crate::keyspace::latched::Latched;
 use crate::keyspace::{Cell, Record};
 use crate::resp::{Args, Reply};
@@ -302,11 +303,11 @@ fn add_exclusively(
         }
     })?;
     added?;
-    if latched.is_none() && answers.len() < items.len() && answers.wanted.is_some() {
-        // There was no memory for the few bytes of a stand-in.
-        (answers.len()..items.len()).for_each(|_| answers.push_error(&CommandError::OutOfMemory));
+    match &latched {
+        // In a transaction that holds locks. It goes on with its keys taken out.
+        None if answers.wanted.is_some() => Err(Wait::yielding().into()),
+        _ => Ok(latched),
     }
-    Ok(latched)
 }
 
 fn make_if_missing(cell: &mut Cell<'_>, bounds: Bounds<'_>, missing: &Missing) -> Result<(), CommandError> {
