@@ -670,6 +670,50 @@ fn nobody_goes_in_vain() {
     }
 }
 
+/// A copy counts with its source, and keys without a life do not go under `volatile-` policies: what cannot fit costs nobody.
+#[test]
+fn what_cannot_go_is_not_counted_on() {
+    let server = Server::start();
+    let mut client = server.client();
+    assert!(client.cmd("BF.RESERVE source 0.01 20000000") == "OK");
+    all_answer(&mut client, (0..2_000).map(|n| words(&format!("BF.RESERVE k:{n} 0.01 1000"))), &ok());
+    all_answer(&mut client, (0..2_000).map(|n| words(&format!("BF.RESERVE e:{n} 0.01 1000 EX 10000"))), &ok());
+    limit_above_use(&mut client, 10 * MB, "allkeys-lru");
+    assert_eq!(client.cmd("COPY source copy").error(), OOM);
+    assert!(client.cmd("MULTI") == "OK" && client.cmd("COPY source copy") == "QUEUED");
+    assert_eq!(client.cmd("EXEC").array()[0].error(), OOM);
+    assert!(client.cmd("CONFIG SET maxmemory-policy volatile-lru") == "OK");
+    assert_eq!(client.cmd("BF.RESERVE large 0.01 20000000").error(), OOM);
+    assert!(client.cmd("DBSIZE") == 4_001 && figure(&mut client, "evicted_keys") == 0);
+    // Lives that come and go are followed.
+    all_answer(&mut client, (0..2_000).map(|n| words(&format!("EXPIRE k:{n} 10000"))), &ONE);
+    assert!(client.cmd("EXPIRE source 10000") == 1 && client.cmd("BF.RESERVE large 0.01 20000000") == "OK");
+    assert!(client.cmd("EXISTS source") == 0 || client.cmd("DBSIZE").int() < 4_001);
+}
+
+/// What waits to be freed is waited for, in transactions too, and never makes a refusal.
+#[test]
+fn what_was_deleted_makes_room() {
+    let server = Server::start();
+    let mut client = server.client();
+    for policy in ["noeviction", "allkeys-lru"] {
+        limit_above_use(&mut client, 70 * MB, policy);
+        for delete in ["DEL big", "UNLINK big", "FLUSHDB", "FLUSHALL", "FLUSHALL ASYNC"] {
+            for _ in 0..5 {
+                assert!(client.cmd("BF.RESERVE big 0.01 40000000") == "OK", "{policy} {delete}");
+                for line in ["MULTI", delete, "BF.RESERVE big 0.01 40000000", "EXEC", delete] {
+                    let reply = client.cmd(line);
+                    assert!(!matches!(reply, Value::Error(_)), "{policy} {delete}: {reply:?}");
+                    if let Value::Array(replies) = reply {
+                        assert!(replies[1] == "OK", "{policy} {delete}: {replies:?}");
+                    }
+                }
+            }
+        }
+        assert!(client.cmd("CONFIG SET maxmemory 0") == "OK");
+    }
+}
+
 /// While an add waits for room its key is its own: it is not renamed in the middle, and what was answered as new is in the filter.
 #[test]
 fn an_add_that_waits_for_room_is_one_step() {

@@ -244,6 +244,8 @@ impl Session {
 pub enum Room {
     /// There is room.
     Made,
+    /// There is, once what was deleted is freed.
+    Freeing,
     /// There can be, once more keys are evicted.
     Going,
     /// There is none: the policy lets no key go, or none is left that may.

@@ -12,7 +12,7 @@ use crate::codec::bloom_value::ValueError;
 use crate::codec::payload::{DumpWriter, PayloadError, dump, read};
 use crate::keyspace::bloom::{BloomCopy, COPIED_AT_ONCE, copied, loaded_filter};
 use crate::keyspace::effect::{Cause, Effect};
-use crate::keyspace::entry::{Entry, EntryRef, LATEST_LIFE, ValueRef};
+use crate::keyspace::entry::{Entry, EntryRef, Footprint, LATEST_LIFE, ValueRef};
 use crate::keyspace::held::Held;
 use crate::keyspace::latch::Wait;
 use crate::keyspace::latched::{Latched, LatchedKeys};
@@ -276,7 +276,7 @@ fn copy(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     enum Found {
         Nothing,
         Copied(Result<(), CommandError>),
-        Heavy(u64),
+        Heavy(u64, Footprint),
     }
     let found = context.with_keys(order.keys(), |held| {
         if !order.is_possible(held)? {
@@ -284,9 +284,9 @@ fn copy(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
         }
         let copied = held.read(order.from.0, order.from.1, |entry| match entry {
             None => Ok(None),
-            Some(entry) if is_heavy(entry) => Err(bit_bytes(entry)),
+            Some(entry) if is_heavy(entry) => Err((bit_bytes(entry), entry.footprint())),
             Some(entry) => {
-                let room = bounds.check_new(bit_bytes(entry));
+                let room = bounds.check_copy(bit_bytes(entry));
                 Ok(Some(room.and_then(|()| Ok(copied(entry, order.to.1)?))))
             }
         })?;
@@ -294,14 +294,14 @@ fn copy(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
             Ok(None) => Found::Nothing,
             Ok(Some(Ok(copy))) => Found::Copied(order.finish(held, copy).map(Ok)?),
             Ok(Some(Err(error))) => Found::Copied(Err(error)),
-            Err(bytes) => Found::Heavy(bytes),
+            Err((bytes, footprint)) => Found::Heavy(bytes, footprint),
         })
     })?;
     match found {
         Found::Nothing => Ok(Reply::Integer(0)),
         Found::Copied(result) => Ok(result.map(|()| Reply::Integer(1))?),
-        Found::Heavy(bytes) => {
-            bounds.check_new(bytes)?;
+        Found::Heavy(bytes, footprint) => {
+            bounds.check_copy(bytes)?;
             let keys = match context.held {
                 Some(_) => None,
                 None => {
@@ -316,7 +316,7 @@ fn copy(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
                     Some(keyspace.latch_keys(names, &mut held)?)
                 }
             };
-            let mut long = LongCopy { keys, copy: None, room: context.keyspace.set_aside(bytes) };
+            let mut long = LongCopy { keys, copy: None, room: context.keyspace.set_aside(footprint) };
             if context.may_latch() {
                 return Err(Stop::Long(Box::new(long)));
             }
@@ -494,6 +494,7 @@ fn restore_key(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     if !ends_at_once {
         bounds.check_new(value.bit_bytes())?;
     }
+    let _room = context.keyspace.set_aside(Footprint { heap: 0, mapped: value.bit_bytes() as usize });
     let decoded = value.build(limit).map_err(|error| CommandError::from(PayloadError::Value(error)))?;
     let entry = loaded_filter(&args[1], life, decoded).map_err(CommandError::from)?;
     let stamp = context.keyspace.stamp_now();

@@ -45,7 +45,7 @@ impl RoomWait {
             return true;
         }
         match host.make_room(self.bytes, until.saturating_duration_since(Instant::now())) {
-            Room::Going => {
+            Room::Freeing | Room::Going => {
                 // What was evicted may wait for the thread that frees it.
                 std::thread::yield_now();
                 return false;

@@ -140,6 +140,8 @@ fn watch(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     Ok(Reply::Ok)
 }
 
+const BUSY: &str = "ERR a key of the transaction is busy";
+
 /// What a transaction works on.
 struct Scope {
     /// Each key once, with its database.
@@ -269,7 +271,7 @@ fn waiting(stop: Stop, command: &'static Command) -> Result<Box<dyn LongCommand>
         Stop::Long(long) => Ok(long),
         Stop::Refused(error) => Err(Reply::Error(error.message())),
         // Its keys are its own: nobody else can have one.
-        Stop::Busy(_) => Err(Reply::Error("ERR a key of the transaction is busy".into())),
+        Stop::Busy(_) => Err(Reply::Error(BUSY.into())),
     }
 }
 
@@ -367,8 +369,12 @@ impl LongCommand for LongExec {
                     self.replies.push(&reply, context);
                     self.next += 1;
                 }
-                // No key of its own is away: who would be waited for cannot be.
-                Ok(None) | Err(_) => break,
+                Ok(None) => break,
+                // No key of its own can be away; should one be, it must not be waited for.
+                Err(_) => {
+                    self.replies.push(&Reply::Error(BUSY.into()), context);
+                    (self.current, self.next) = (None, self.next + 1);
+                }
             }
             if Instant::now() >= until && self.next < self.transaction.queue.len() {
                 break;

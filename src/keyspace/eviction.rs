@@ -72,7 +72,9 @@ impl Policy {
         matches!(self, Self::AllKeysRandom | Self::VolatileRandom)
     }
 
-    const fn only_with_life(self) -> bool {
+    /// Whether only keys with a life go.
+    #[must_use]
+    pub const fn only_with_life(self) -> bool {
         matches!(self, Self::VolatileLru | Self::VolatileLfu | Self::VolatileRandom | Self::VolatileTtl)
     }
 }

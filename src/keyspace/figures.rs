@@ -15,12 +15,14 @@ pub(super) struct Figures {
     pub(super) lives: [AtomicI64; DATABASES],
     /// The sum of these lives' ends, in seconds since [`LIFE_EPOCH`].
     life_seconds: [AtomicI64; DATABASES],
+    /// Bytes of the entries with a life.
+    mortal: [AtomicI64; DATABASES],
     /// What the entries of each database hold.
     pub(super) entries: [Bytes; DATABASES],
     /// Bytes of the tables themselves.
     tables: AtomicI64,
-    /// Bytes that were promised to values being made.
-    pub(super) set_aside: AtomicI64,
+    /// What was promised to values being made.
+    pub(super) set_aside: Bytes,
     /// What is no longer to be found and waits to be freed.
     pub(super) garbage: Bytes,
     /// Keys removed because their life was over.
@@ -29,6 +31,21 @@ pub(super) struct Figures {
     pub(super) evicted: AtomicU64,
     /// Changes.
     pub(super) changes: AtomicU64,
+}
+
+/// What an entry holds.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Held {
+    memory: Footprint,
+    /// All bytes of it, if it has a life.
+    mortal: usize,
+}
+
+impl Held {
+    pub(super) fn of(entry: EntryRef<'_>) -> Self {
+        let memory = entry.footprint();
+        Self { memory, mortal: entry.life().map_or(0, |_| memory.bytes()) }
+    }
 }
 
 /// A sum of footprints.
@@ -84,14 +101,27 @@ impl Figures {
     pub(super) fn count(&self, db: usize, entry: EntryRef<'_>) {
         self.keys[db].fetch_add(1, Ordering::Relaxed);
         self.count_life(db, entry.life(), 1);
-        self.entries[db].add(entry.footprint());
+        self.change(db, Held::default(), Held::of(entry));
     }
 
     /// An entry goes.
     pub(super) fn count_off(&self, db: usize, entry: EntryRef<'_>) {
         self.keys[db].fetch_sub(1, Ordering::Relaxed);
         self.count_life(db, entry.life(), -1);
-        self.entries[db].subtract(entry.footprint());
+        self.change(db, Held::of(entry), Held::default());
+    }
+
+    /// An entry holds another amount than before, or got or lost a life.
+    pub(super) fn change(&self, db: usize, before: Held, after: Held) {
+        self.entries[db].change(before.memory, after.memory);
+        if before.mortal != after.mortal {
+            self.mortal[db].fetch_add(after.mortal as i64 - before.mortal as i64, Ordering::Relaxed);
+        }
+    }
+
+    /// Bytes of the entries with a life.
+    pub(super) fn mortal_bytes(&self) -> u64 {
+        self.mortal.iter().map(|sum| sum.load(Ordering::Relaxed).max(0) as u64).sum()
     }
 
     /// A life comes (`sign` 1) or goes (-1).
@@ -127,7 +157,7 @@ impl Figures {
 
     /// All keys of a database became garbage.
     pub(super) fn flush(&self, db: usize) {
-        for count in [&self.keys[db], &self.lives[db], &self.life_seconds[db]] {
+        for count in [&self.keys[db], &self.lives[db], &self.life_seconds[db], &self.mortal[db]] {
             count.store(0, Ordering::Relaxed);
         }
         self.garbage.add(self.entries[db].take());
@@ -135,7 +165,7 @@ impl Figures {
 
     /// Two databases were exchanged.
     pub(super) fn swap(&self, one: usize, other: usize) {
-        for counts in [&self.keys, &self.lives, &self.life_seconds] {
+        for counts in [&self.keys, &self.lives, &self.life_seconds, &self.mortal] {
             swap(&counts[one], &counts[other]);
         }
         self.entries[one].swap(&self.entries[other]);

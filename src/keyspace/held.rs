@@ -159,6 +159,12 @@ impl<'k> Held<'k> {
         self.shard(hash, |shard| shard.cell(common, db, hash, name).map(|mut cell| work(&mut cell)))
     }
 
+    /// Whether all shards are locked.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        matches!(&self.source, Source::Locked { guards, .. } if guards.len() == SHARDS)
+    }
+
     /// Whether the keys stand in a shard of their own, so that no lock is held.
     #[must_use]
     pub fn is_private(&self) -> bool {

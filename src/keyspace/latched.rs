@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use super::Keyspace;
 use super::effect::Effect;
 use super::entry::{Entry, EntryRef, Kind, Value, ValueRef};
+use super::figures;
 use super::held::{Held, PrivateKeys};
 use super::latch::{Latch, Wait};
 use super::shard::{Cell, Record, Recorder, Shard};
@@ -57,7 +58,7 @@ impl Keyspace {
         self.latch_in(&mut private.shard.lock(), Home::Private(private.clone()), db, name)
     }
 
-    /// Work on a key, and take it then if `work` says so. Nobody comes in between; the gate is passed before.
+    /// Work on a key, and take it then if `work` says so and keys may be taken out now. Nobody comes in between.
     ///
     /// # Errors
     /// [`Wait`] when a long command has it; nothing was done then.
@@ -96,7 +97,9 @@ impl Keyspace {
         work: impl FnOnce(&mut Cell<'_>) -> (R, bool),
     ) -> Result<(R, Option<Latched>), Wait> {
         let (result, latch) = work(&mut shard.cell(&self.common, db, self.common.hash(name), name)?);
-        if !latch {
+        // While somebody waits for whole databases no key is taken out.
+        let may_take = matches!(home, Home::Private(_)) || self.may_take().is_ok();
+        if !latch || !may_take {
             return Ok((result, None));
         }
         // A key that ends right now is taken all the same: it was there.
@@ -140,9 +143,9 @@ impl Latched {
     pub fn change<R>(&mut self, work: impl FnOnce(&mut Entry, &dyn Record) -> R) -> R {
         let record = Remote { keyspace: &self.keyspace, home: &self.home, db: self.db, name: &self.name };
         let entry = self.entry.as_mut().expect("the entry stays until the drop");
-        let before = entry.as_ref().footprint();
+        let before = figures::Held::of(entry.as_ref());
         let result = work(entry, &record);
-        self.keyspace.common.figures.entries[self.db].change(before, entry.as_ref().footprint());
+        self.keyspace.common.figures.change(self.db, before, figures::Held::of(entry.as_ref()));
         result
     }
 

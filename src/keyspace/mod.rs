@@ -73,16 +73,16 @@ pub struct Keyspace {
     common: Common,
 }
 
-/// Bytes set aside, until this is dropped.
+/// Memory set aside, until this is dropped.
 pub struct SetAside {
     figures: Arc<Figures>,
-    bytes: u64,
+    memory: Footprint,
 }
 
 impl SetAside {
     /// The value is there and counts by itself.
     pub fn give_back(&mut self) {
-        self.figures.set_aside.fetch_sub(std::mem::take(&mut self.bytes) as i64, Ordering::Relaxed);
+        self.figures.set_aside.subtract(std::mem::take(&mut self.memory));
     }
 }
 
@@ -194,14 +194,20 @@ impl Keyspace {
     /// Bytes that are set aside for values being made.
     #[must_use]
     pub fn set_aside_bytes(&self) -> u64 {
-        self.common.figures.set_aside.load(Ordering::Relaxed).max(0) as u64
+        self.common.figures.set_aside.get().bytes() as u64
     }
 
-    /// Set so many bytes aside for a value that takes long to make, so that nobody else counts on them.
+    /// Set memory aside for a value that takes long to make, so that nobody else counts on it.
     #[must_use]
-    pub fn set_aside(&self, bytes: u64) -> SetAside {
-        self.common.figures.set_aside.fetch_add(bytes as i64, Ordering::Relaxed);
-        SetAside { figures: self.common.figures.clone(), bytes }
+    pub fn set_aside(&self, memory: Footprint) -> SetAside {
+        self.common.figures.set_aside.add(memory);
+        SetAside { figures: self.common.figures.clone(), memory }
+    }
+
+    /// Bytes of the keys without a life.
+    #[must_use]
+    pub fn lasting_bytes(&self) -> u64 {
+        self.entry_bytes().saturating_sub(self.common.figures.mortal_bytes())
     }
 
     /// Bytes of what was deleted and is still to be freed, in the background.
@@ -210,10 +216,11 @@ impl Keyspace {
         self.common.figures.garbage.get().bytes() as u64
     }
 
-    /// Bytes of either that came from the allocator.
+    /// Bytes of all of them that came from the allocator.
     #[must_use]
     pub fn heap_bytes(&self) -> u64 {
-        (self.footprint() + self.common.figures.garbage.get()).heap as u64
+        let figures = &self.common.figures;
+        (self.footprint() + figures.garbage.get() + figures.set_aside.get()).heap as u64
     }
 
     fn footprint(&self) -> Footprint {
@@ -277,7 +284,12 @@ impl Keyspace {
         let hash = self.common.hash(name);
         let shard = self.shard(hash).read();
         let entry = shard.tables[db].get(hash, name)?;
-        if shard.is_over(&self.common, entry) { None } else { entry.kind() }
+        if shard.is_over(&self.common, entry) {
+            drop(shard);
+            self.remove_ended(db, name);
+            return None;
+        }
+        entry.kind()
     }
 
     /// Work on a key under the shard's exclusive lock.

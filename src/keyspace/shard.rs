@@ -9,7 +9,7 @@ use super::DATABASES;
 use super::clock::Clock;
 use super::effect::{Cause, Effect, Journal};
 use super::entry::{Entry, EntryRef, ValueRef};
-use super::figures::Figures;
+use super::figures::{Figures, Held};
 use super::latch::{Gate, Latch, Wait};
 use super::reaper::Reaper;
 use super::table::{NameHash, Table};
@@ -180,11 +180,11 @@ impl<'a> Cell<'a> {
         self.common.touch(entry.as_ref());
         let recorder = Recorder { common: self.common, watched, db: self.db, name: self.name };
         let figures = &self.common.figures;
-        let before = (entry.as_ref().footprint(), entry.as_ref().life());
+        let before = (Held::of(entry.as_ref()), entry.as_ref().life());
         let result = work(&mut entry, recorder);
-        let after = (entry.as_ref().footprint(), entry.as_ref().life());
+        let after = (Held::of(entry.as_ref()), entry.as_ref().life());
         drop(entry);
-        figures.entries[self.db].change(before.0, after.0);
+        figures.change(self.db, before.0, after.0);
         if before.1 != after.1 {
             figures.count_life(self.db, before.1, -1);
             figures.count_life(self.db, after.1, 1);

@@ -191,8 +191,10 @@ impl Shared {
 
     /// Whether so many bytes would fit if all keys went that may.
     fn may_fit(&self, bytes: u64) -> bool {
-        let overhead = 0u64.saturating_add_signed(self.overhead.load(Ordering::Relaxed));
-        self.policy() != Policy::NoEviction && overhead.saturating_add(bytes) <= self.settings.maxmemory()
+        let policy = self.policy();
+        let stays = if policy.only_with_life() { self.keyspace.lasting_bytes() } else { 0 };
+        let stays = stays.saturating_add_signed(self.overhead.load(Ordering::Relaxed));
+        policy != Policy::NoEviction && stays.saturating_add(bytes) <= self.settings.maxmemory()
     }
 
     /// Whether so many bytes have to wait for what is being freed.
@@ -203,7 +205,7 @@ impl Shared {
     }
 
     fn room_or_wait(&self, bytes: u64) -> Room {
-        if self.waits(bytes) { Room::Going } else { Room::Made }
+        if self.waits(bytes) { Room::Freeing } else { Room::Made }
     }
 
     fn policy(&self) -> Policy {
@@ -281,7 +283,7 @@ impl Host for Shared {
             return Room::Refused;
         }
         let share = self.settings.maxmemory() / SMALL_SHARE;
-        if self.fits(bytes.saturating_sub(share)) { Room::Made } else { Room::Going }
+        if self.fits(bytes.saturating_sub(share)) { self.room_or_wait(bytes) } else { Room::Going }
     }
 
     fn shut_down(&self) {

@@ -11,6 +11,7 @@ use crate::filters::bloom::{GrowthError, MAX_ERROR, Shape, ShapeError, options};
 use crate::keyspace::bloom::{empty_filter, push_link};
 use crate::keyspace::effect::Effect;
 use crate::keyspace::entry::{Entry, EntryRef, ValueRef};
+use crate::keyspace::held::Held;
 use crate::keyspace::{Cell, Record};
 use crate::resp::{Args, Reply, parse_integer};
 
@@ -32,11 +33,17 @@ pub(super) struct NewFilter {
 pub(in crate::commands) struct Bounds<'a> {
     settings: &'a Settings,
     host: &'a dyn Host,
+    /// Everything is locked: nobody can be waited for.
+    whole: bool,
 }
 
 impl<'a> Bounds<'a> {
     pub(in crate::commands) fn of(context: &Context<'a>) -> Self {
-        Self { settings: context.settings, host: context.host }
+        Self {
+            settings: context.settings,
+            host: context.host,
+            whole: context.held.as_ref().is_some_and(Held::is_whole),
+        }
     }
 
     /// The settings.
@@ -44,22 +51,28 @@ impl<'a> Bounds<'a> {
         self.settings
     }
 
-    /// Whether a filter of `total` bytes of bits may be, `more` of which are new.
-    fn check(self, total: u64, more: u64) -> Result<(), CommandError> {
+    /// Whether a filter of `total` bytes of bits may be, `more` of which are new, beside `kept` that cannot go for them.
+    fn check(self, total: u64, more: u64, kept: u64) -> Result<(), CommandError> {
         let limit = self.settings.max_filter_memory();
         if total > limit {
             return Err(CommandError::FilterTooLarge { bytes: total, limit });
         }
-        match self.host.room_for(more, total.saturating_sub(more)) {
+        match self.host.room_for(more, kept) {
             Room::Made => Ok(()),
-            Room::Going => Err(CommandError::NoRoomYet { bytes: more }),
+            Room::Freeing if self.whole => Ok(()),
+            Room::Freeing | Room::Going => Err(CommandError::NoRoomYet { bytes: more }),
             Room::Refused => Err(CommandError::OutOfMemory),
         }
     }
 
     /// Whether a filter of so many bytes of bits may be added to those that are there.
     pub(in crate::commands) fn check_new(self, bytes: u64) -> Result<(), CommandError> {
-        self.check(bytes, bytes)
+        self.check(bytes, bytes, 0)
+    }
+
+    /// Whether a copy of a filter of so many bytes of bits may be added.
+    pub(in crate::commands) fn check_copy(self, bytes: u64) -> Result<(), CommandError> {
+        self.check(bytes, bytes, bytes)
     }
 }
 
@@ -137,7 +150,7 @@ pub(super) fn grow(entry: &mut Entry, record: &dyn Record, bounds: Bounds<'_>) -
         GrowthError::Shape(ShapeError::TooLarge) => CommandError::TooLarge,
         _ => CommandError::CannotGrow,
     })?;
-    bounds.check(bloom.bit_bytes().saturating_add(shape.bytes), shape.bytes)?;
+    bounds.check(bloom.bit_bytes().saturating_add(shape.bytes), shape.bytes, bloom.bit_bytes())?;
     push_link(entry, &shape)?;
     record.record(&Effect::BloomGrown { shape });
     Ok(())

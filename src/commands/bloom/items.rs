@@ -296,17 +296,19 @@ fn add_exclusively(
         cell.change(|entry, record| {
             add_groups(items, answers, |answers| add_group(entry, &record, bounds, items, answers));
         });
-        match answers.wanted {
-            // Nothing has changed yet: it can be tried again from the beginning.
-            Some(bytes) if answers.len() == 0 => (Err(CommandError::NoRoomYet { bytes }), false),
-            wanted => (Ok(()), wanted.is_some()),
-        }
+        (Ok(()), answers.wanted.is_some())
     })?;
     added?;
-    match &latched {
-        // In a transaction that holds locks. It goes on with its keys taken out.
-        None if answers.wanted.is_some() => Err(Wait::yielding().into()),
-        _ => Ok(latched),
+    if latched.is_some() || !long && answers.wanted.is_none() {
+        return Ok(latched);
+    }
+    // Either no key may be taken out now, or a transaction holds locks. It goes on with its keys taken out.
+    if context.held.is_none() {
+        context.keyspace.may_take()?;
+    }
+    match answers.wanted {
+        Some(bytes) if answers.len() == 0 => Err(CommandError::NoRoomYet { bytes }.into()),
+        _ => Err(Wait::yielding().into()),
     }
 }
 
@@ -481,6 +483,9 @@ impl LongCommand for LongAdd {
         let (items, bounds, answers) = (Items::of(args, self.first), Bounds::of(context), &mut self.answers);
         let latched = match &mut self.key {
             Key::Latched(latched) => latched,
+            Key::Away(_) if context.held.is_none() && context.keyspace.may_take().is_err() => {
+                return context.keyspace.may_take().map(|()| None);
+            }
             Key::Away(missing) => match add_exclusively(context, &args[1], items, missing, (false, answers)) {
                 Ok(None) => return Ok(Some(answers.take().into_reply())),
                 Ok(Some(latched)) => {
