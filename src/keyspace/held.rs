@@ -77,8 +77,7 @@ impl Keyspace {
         let guards: SmallVec<[_; 8]> = self.shards.iter().map(|shard| shard.0.write()).collect();
         let away = guards.iter().flat_map(|shard| &shard.away).find(|(db, _)| concerned(*db));
         if let Some((_, latch)) = away {
-            self.common.gate.close();
-            return Err(Wait::new(latch.clone()));
+            return Err(Wait::with_gate_closed(latch.clone(), &self.common.gate));
         }
         self.common.gate.open();
         Ok(Held::of_guards(self, (0..SHARDS).collect(), guards))

@@ -7,7 +7,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
@@ -38,7 +38,11 @@ impl Latch {
 }
 
 /// Ends when it is worth trying again.
-pub struct Wait(Until);
+pub struct Wait {
+    until: Until,
+    /// Keeps the gate closed.
+    _ticket: Option<Ticket>,
+}
 
 enum Until {
     /// The key that was met busy is free.
@@ -53,13 +57,19 @@ impl Wait {
     /// Wait for this latch.
     #[must_use]
     pub fn new(latch: Arc<Latch>) -> Self {
-        Self(Until::Released(latch))
+        Self { until: Until::Released(latch), _ticket: None }
+    }
+
+    /// Wait for this latch, and keep the gate closed meanwhile.
+    #[must_use]
+    pub fn with_gate_closed(latch: Arc<Latch>, gate: &Arc<Gate>) -> Self {
+        Self { until: Until::Released(latch), _ticket: Some(gate.close()) }
     }
 
     /// Let others run once.
     #[must_use]
     pub fn yielding() -> Self {
-        Self(Until::Yielded)
+        Self { until: Until::Yielded, _ticket: None }
     }
 }
 
@@ -67,7 +77,7 @@ impl Future for Wait {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        match &self.0 {
+        match &self.until {
             Until::Released(latch) => {
                 let mut state = latch.state.lock();
                 if state.released {
@@ -79,7 +89,7 @@ impl Future for Wait {
                 Poll::Pending
             }
             Until::Yielded => {
-                self.0 = Until::Done;
+                self.until = Until::Done;
                 context.waker().wake_by_ref();
                 Poll::Pending
             }
@@ -89,28 +99,39 @@ impl Future for Wait {
 }
 
 /// Lets commands on whole databases get their turn: these need a moment at which no key is away, and there may be none as long
-/// as long commands follow each other. While somebody waits for that moment no further key is taken.
-///
-/// Whoever waits says so again with each try; if he is gone, the gate opens by itself.
+/// as long commands follow each other. While somebody waits for that moment, and for a little after that, until he has tried
+/// again, no further key is taken.
 #[derive(Default)]
 pub struct Gate {
+    waiting: AtomicUsize,
     closed_until: Mutex<Option<Instant>>,
     closed: AtomicBool,
 }
 
-/// How long the gate stays closed after a try.
+/// Somebody waits for whole databases, as long as he keeps this.
+struct Ticket(Arc<Gate>);
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        *self.0.closed_until.lock() = Some(Instant::now() + PATIENCE);
+        self.0.waiting.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// How long the gate stays closed for somebody who is about to try again, or is gone.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 impl Gate {
     /// A command on whole databases has to wait.
-    pub fn close(&self) {
-        *self.closed_until.lock() = Some(Instant::now() + PATIENCE);
+    fn close(self: &Arc<Self>) -> Ticket {
+        self.waiting.fetch_add(1, Ordering::AcqRel);
         self.closed.store(true, Ordering::Release);
+        Ticket(self.clone())
     }
 
-    /// It has had its turn.
+    /// One has had its turn.
     pub fn open(&self) {
-        if self.closed.load(Ordering::Acquire) {
+        if self.closed.load(Ordering::Acquire) && self.waiting.load(Ordering::Acquire) == 0 {
             *self.closed_until.lock() = None;
             self.closed.store(false, Ordering::Release);
         }
@@ -124,7 +145,8 @@ impl Gate {
         if !self.closed.load(Ordering::Acquire) {
             return Ok(());
         }
-        if self.closed_until.lock().is_some_and(|until| Instant::now() < until) {
+        let waited_for = self.waiting.load(Ordering::Acquire) > 0;
+        if waited_for || self.closed_until.lock().is_some_and(|until| Instant::now() < until) {
             return Err(Wait::yielding());
         }
         self.open();

@@ -116,7 +116,7 @@ impl Keyspace {
                 lives_held: AtomicBool::new(false),
                 counts_uses: AtomicBool::new(false),
                 journal,
-                gate: Gate::default(),
+                gate: Arc::new(Gate::default()),
                 reaper: Reaper::start(&figures),
                 figures,
             },

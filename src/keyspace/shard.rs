@@ -27,7 +27,7 @@ pub(super) struct Common {
     pub(super) counts_uses: AtomicBool,
     pub(super) journal: Option<Arc<dyn Journal>>,
     /// Closed while somebody waits for whole databases.
-    pub(super) gate: Gate,
+    pub(super) gate: Arc<Gate>,
     pub(super) reaper: Reaper,
     pub(super) figures: Arc<Figures>,
 }

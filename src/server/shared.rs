@@ -36,6 +36,8 @@ pub(super) struct Shared {
     last_id: AtomicU64,
     /// Bytes allocated for other things than entries.
     overhead: AtomicI64,
+    /// Bytes of holes between what is allocated, beyond those that are let be. They go when the keys around them go.
+    holes: AtomicU64,
     /// Bytes evicted since the allocator was looked after.
     evicted: AtomicU64,
     /// Clients cut off from outside, by the sweep.
@@ -94,6 +96,7 @@ impl Shared {
             files: AtomicU64::new(files),
             last_id: AtomicU64::new(0),
             overhead: AtomicI64::new(0),
+            holes: AtomicU64::new(0),
             evicted: AtomicU64::new(0),
             swept: AtomicU64::new(0),
             shutdown: Notify::new(),
@@ -123,7 +126,8 @@ impl Shared {
     /// Bytes in use, without what is being freed: what the keys hold, exactly, and all else as it was at the last tick.
     fn used_memory(&self) -> u64 {
         let keys = self.keyspace.entry_bytes() + self.keyspace.table_bytes() + self.keyspace.set_aside_bytes();
-        keys.saturating_add_signed(self.overhead.load(Ordering::Relaxed))
+        let rest = keys.saturating_add_signed(self.overhead.load(Ordering::Relaxed));
+        rest + self.holes.load(Ordering::Relaxed)
     }
 
     /// So many bytes were evicted.
@@ -143,14 +147,14 @@ impl Shared {
         // What comes and goes while this thread may be kept from running must not look like overhead: keys would go for it.
         let before = known();
         let heap = Heap::now();
-        let mut overhead = heap.allocated as i64 - before.max(known());
+        let overhead = heap.allocated as i64 - before.max(known());
         let limit = self.settings.maxmemory();
         if limit > 0 {
             if heap.resident + mapped_bytes() > limit {
                 allocator::give_all_back();
             }
             let holes = heap.active.saturating_sub(heap.allocated);
-            overhead += holes.saturating_sub(limit / HOLES_SHARE + HOLES_BYTES) as i64;
+            self.holes.store(holes.saturating_sub(limit / HOLES_SHARE + HOLES_BYTES), Ordering::Relaxed);
         }
         self.overhead.store(overhead, Ordering::Relaxed);
     }
