@@ -20,6 +20,7 @@ mod files;
 mod info;
 mod listener;
 pub mod logging;
+mod memory_limit;
 mod shared;
 mod stream;
 mod worker;
@@ -102,7 +103,7 @@ async fn keep_time(shared: &Shared) {
             shared.keyspace.expire(part, EXPIRY_PARTS);
             tokio::task::yield_now().await;
         }
-        shared.keep_limit();
+        shared.memory.keep();
     }
 }
 
