@@ -106,7 +106,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ours", default=measure.OURS)
     parser.add_argument("--peer", default=None)
-    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--margin", type=float, default=0.1)
     a = parser.parse_args()
     missed, all_quiet = [], True

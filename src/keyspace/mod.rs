@@ -176,6 +176,12 @@ impl Keyspace {
         self.common.figures.lives[db].load(Ordering::Relaxed).max(0) as usize
     }
 
+    /// Whether any key has a life.
+    #[must_use]
+    pub fn has_lives(&self) -> bool {
+        (0..DATABASES).any(|db| self.lives(db) > 0)
+    }
+
     /// The milliseconds that the keys with a life in a database have left on average; 0 if there are none.
     #[must_use]
     pub fn mean_life_left(&self, db: usize) -> u64 {

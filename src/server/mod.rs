@@ -101,7 +101,11 @@ async fn keep_time(shared: &Shared) {
         balancer.look(shared);
         for part in 0..EXPIRY_PARTS {
             shared.keyspace.expire(part, EXPIRY_PARTS);
-            tokio::task::yield_now().await;
+            // Spread over the tick, the work never keeps a core from others for long; but an idle server sleeps.
+            match shared.keyspace.has_lives() {
+                true => tokio::time::sleep(TICK / (2 * EXPIRY_PARTS as u32)).await,
+                false => tokio::task::yield_now().await,
+            }
         }
         shared.memory.keep();
     }
