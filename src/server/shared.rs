@@ -7,7 +7,6 @@ use std::time::{Duration, Instant, SystemTime};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::allocator::Heap;
 use super::client::Clients;
 use super::memory_limit::MemoryLimit;
 use super::worker::Workers;
