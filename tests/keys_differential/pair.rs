@@ -75,10 +75,12 @@ impl<'s> Pair<'s> {
 
     /// Whether this would copy a key in a transaction: the peer cannot, and it cannot be made good afterwards.
     pub fn cannot_be_compared(&self, step: &Step) -> bool {
+        let words = &step.command.ours;
+        let elsewhere = words.iter().skip(3).any(|word| word.eq_ignore_ascii_case(b"DB"));
         self.in_transaction(step.connection)
             && step.command.name() == "COPY"
-            && step.command.ours.get(1).is_some_and(|key| key != b"nosuch")
-            && step.command.ours.get(1) != step.command.ours.get(2)
+            && words.get(1).is_some_and(|key| key != b"nosuch")
+            && (elsewhere || words.get(1) != words.get(2))
     }
 
     /// Gives both servers the command and compares the replies. Returns what `DUMP` gave.
@@ -137,8 +139,7 @@ impl<'s> Pair<'s> {
             ("RANDOMKEY", Value::Bulk(_), Value::Bulk(_)) => true,
             ("COPY", Value::Int(1), Value::Error(text)) if text == "ERR not supported for this module key" => {
                 self.fire("copy");
-                self.copy_at_peer(connection, command);
-                true
+                self.copy_at_peer(connection, command)
             }
             (_, Value::Error(ours), Value::Error(theirs)) => match &command.text {
                 Some((from, to)) => *ours == theirs.replace(from, to),
@@ -148,8 +149,8 @@ impl<'s> Pair<'s> {
         }
     }
 
-    /// What `COPY` did here is done on the peer by `DUMP` and `RESTORE`.
-    fn copy_at_peer(&mut self, connection: usize, command: &Command) {
+    /// What `COPY` did here is done on the peer by `DUMP` and `RESTORE`; false if it has nothing to copy.
+    fn copy_at_peer(&mut self, connection: usize, command: &Command) -> bool {
         let words = &command.ours;
         let (from, mut to) = (self.known[connection].db.to_string(), self.known[connection].db.to_string());
         for at in 3..words.len() {
@@ -159,11 +160,12 @@ impl<'s> Pair<'s> {
         }
         let peer = &mut self.admin[1];
         peer.call(&["SELECT", &from]);
-        let payload = peer.call(&[b"DUMP", words[1].as_slice()]);
+        let Value::Bulk(payload) = peer.call(&[b"DUMP", words[1].as_slice()]) else { return false };
         let life = peer.call(&[b"PEXPIRETIME", words[1].as_slice()]).int().max(0).to_string();
         peer.call(&["SELECT", &to]);
-        let restore: [&[u8]; 6] = [b"RESTORE", &words[2], life.as_bytes(), payload.bulk(), b"ABSTTL", b"REPLACE"];
+        let restore: [&[u8]; 6] = [b"RESTORE", &words[2], life.as_bytes(), &payload, b"ABSTTL", b"REPLACE"];
         assert!(peer.call(&restore) == "OK", "the peer takes its own payload");
+        true
     }
 
     /// A command was run on both: what follows for the connections.
