@@ -9,15 +9,17 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use seendb::codec::payload::dump;
-use seendb::commands::context::{Context, Counters, Host, Room, Session};
+use seendb::commands::context::{Context, Counters, Session};
 use seendb::commands::dispatch::{Progress, execute, write};
-use seendb::config::{Environment, Id, Prepared, SetError, Settings};
+use seendb::config::{Environment, Settings};
 use seendb::keyspace::effect::{Effect, Journal};
 use seendb::keyspace::entry::ValueRef;
 use seendb::keyspace::{DATABASES, Keyspace, SHARDS};
 use seendb::persist::record::{decode, encode};
 use seendb::persist::replay::apply;
-use seendb::resp::{Batch, Limits, Scanner};
+
+#[path = "support/in_process.rs"]
+mod in_process;
 
 /// Keeps all records, one after the other.
 #[derive(Default)]
@@ -27,26 +29,6 @@ impl Journal for Tape {
     fn record(&self, db: usize, name: &[u8], effect: &Effect<'_>) {
         encode(db, name, effect, &mut self.0.lock());
     }
-}
-
-/// A host without limits.
-struct Plain;
-
-impl Host for Plain {
-    fn info(&self, _: &[String]) -> String {
-        String::new()
-    }
-    fn approve_settings(&self, _: &Prepared) -> Result<(), SetError> {
-        Ok(())
-    }
-    fn settings_changed(&self, _: &[Id]) {}
-    fn make_room(&self, _: u64, _: Duration) -> Room {
-        Room::Made
-    }
-    fn room_for(&self, _: u64, _: u64) -> Room {
-        Room::Made
-    }
-    fn shut_down(&self) {}
 }
 
 /// splitmix64.
@@ -87,21 +69,14 @@ struct Client {
 
 impl Client {
     fn call(&mut self, words: &[&[u8]]) -> Vec<u8> {
-        let mut input = format!("*{}\r\n", words.len()).into_bytes();
-        for word in words {
-            input.extend(format!("${}\r\n", word.len()).into_bytes());
-            input.extend_from_slice(word);
-            input.extend(b"\r\n");
-        }
-        let mut batch = Batch::default();
-        Scanner::new().scan(&mut input, &Limits::default(), 1, &mut batch).expect("a request");
+        let (input, batch) = in_process::request(words);
         let (mut next, mut out) = (0, Vec::new());
         loop {
             let mut context = Context {
                 keyspace: &self.keyspace,
                 settings: &self.settings,
                 session: &mut self.session,
-                host: &Plain,
+                host: &in_process::Plain,
                 counters: &self.counters,
                 held: None,
             };

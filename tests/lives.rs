@@ -10,15 +10,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use seendb::commands::context::{Context, Counters, Host, Room, Session};
+use seendb::commands::context::{Context, Counters, Session};
 use seendb::commands::dispatch::{Progress, execute, write};
-use seendb::config::{Environment, Id, Prepared, SetError, Settings};
+use seendb::config::{Environment, Settings};
 use seendb::filters::bloom::{Shape, options};
 use seendb::keyspace::bloom::empty_filter;
 use seendb::keyspace::effect::{Cause, Effect, Journal};
 use seendb::keyspace::{DATABASES, Keyspace};
-use seendb::resp::{Batch, Limits, Scanner};
 
+#[path = "support/in_process.rs"]
+mod in_process;
 /// The random numbers of the other test programs.
 #[path = "support/random.rs"]
 #[allow(dead_code, reason = "every test program uses another part of it")]
@@ -173,26 +174,6 @@ fn a_key_whose_time_comes_while_a_long_command_has_it_goes_afterwards() {
     assert_eq!((keyspace.len(0), keyspace.lives(0), keyspace.entry_bytes()), (0, 0, 0));
 }
 
-/// A host without limits.
-struct Plain;
-
-impl Host for Plain {
-    fn info(&self, _: &[String]) -> String {
-        String::new()
-    }
-    fn approve_settings(&self, _: &Prepared) -> Result<(), SetError> {
-        Ok(())
-    }
-    fn settings_changed(&self, _: &[Id]) {}
-    fn make_room(&self, _: u64, _: Duration) -> Room {
-        Room::Made
-    }
-    fn room_for(&self, _: u64, _: u64) -> Room {
-        Room::Made
-    }
-    fn shut_down(&self) {}
-}
-
 /// A client of a keyspace in this process. Long commands go step by step, and the keyspace is looked through in between.
 struct Client {
     keyspace: Arc<Keyspace>,
@@ -218,21 +199,14 @@ impl Client {
     }
 
     fn call(&mut self, words: &[&[u8]]) -> Vec<u8> {
-        let mut input = format!("*{}\r\n", words.len()).into_bytes();
-        for word in words {
-            input.extend(format!("${}\r\n", word.len()).into_bytes());
-            input.extend_from_slice(word);
-            input.extend(b"\r\n");
-        }
-        let mut batch = Batch::default();
-        Scanner::new().scan(&mut input, &Limits::default(), 1, &mut batch).expect("a request");
+        let (input, batch) = in_process::request(words);
         let (mut next, mut out) = (0, Vec::new());
         loop {
             let mut context = Context {
                 keyspace: &self.keyspace,
                 settings: &self.settings,
                 session: &mut self.session,
-                host: &Plain,
+                host: &in_process::Plain,
                 counters: &self.counters,
                 held: None,
             };
