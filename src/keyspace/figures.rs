@@ -35,13 +35,13 @@ pub(super) struct Figures {
 
 /// What an entry holds.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Held {
+pub(super) struct Holding {
     memory: Footprint,
     /// All bytes of it, if it has a life.
     mortal: usize,
 }
 
-impl Held {
+impl Holding {
     pub(super) fn of(entry: EntryRef<'_>) -> Self {
         let memory = entry.footprint();
         Self { memory, mortal: entry.life().map_or(0, |_| memory.bytes()) }
@@ -101,18 +101,18 @@ impl Figures {
     pub(super) fn count(&self, db: usize, entry: EntryRef<'_>) {
         self.keys[db].fetch_add(1, Ordering::Relaxed);
         self.count_life(db, entry.life(), 1);
-        self.change(db, Held::default(), Held::of(entry));
+        self.change(db, Holding::default(), Holding::of(entry));
     }
 
     /// An entry goes.
     pub(super) fn count_off(&self, db: usize, entry: EntryRef<'_>) {
         self.keys[db].fetch_sub(1, Ordering::Relaxed);
         self.count_life(db, entry.life(), -1);
-        self.change(db, Held::of(entry), Held::default());
+        self.change(db, Holding::of(entry), Holding::default());
     }
 
     /// An entry holds another amount than before, or got or lost a life.
-    pub(super) fn change(&self, db: usize, before: Held, after: Held) {
+    pub(super) fn change(&self, db: usize, before: Holding, after: Holding) {
         self.entries[db].change(before.memory, after.memory);
         if before.mortal != after.mortal {
             self.mortal[db].fetch_add(after.mortal as i64 - before.mortal as i64, Ordering::Relaxed);

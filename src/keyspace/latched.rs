@@ -143,9 +143,9 @@ impl Latched {
     pub fn change<R>(&mut self, work: impl FnOnce(&mut Entry, &dyn Record) -> R) -> R {
         let record = Remote { keyspace: &self.keyspace, home: &self.home, db: self.db, name: &self.name };
         let entry = self.entry.as_mut().expect("the entry stays until the drop");
-        let before = figures::Held::of(entry.as_ref());
+        let before = figures::Holding::of(entry.as_ref());
         let result = work(entry, &record);
-        self.keyspace.common.figures.change(self.db, before, figures::Held::of(entry.as_ref()));
+        self.keyspace.common.figures.change(self.db, before, figures::Holding::of(entry.as_ref()));
         result
     }
 

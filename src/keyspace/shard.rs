@@ -9,7 +9,7 @@ use super::DATABASES;
 use super::clock::Clock;
 use super::effect::{Cause, Effect, Journal};
 use super::entry::{Entry, EntryRef, ValueRef};
-use super::figures::{Figures, Held};
+use super::figures::{Figures, Holding};
 use super::latch::{Gate, Latch, Wait};
 use super::reaper::Reaper;
 use super::table::{NameHash, Table};
@@ -180,9 +180,9 @@ impl<'a> Cell<'a> {
         self.common.touch(entry.as_ref());
         let recorder = Recorder { common: self.common, watched, db: self.db, name: self.name };
         let figures = &self.common.figures;
-        let before = (Held::of(entry.as_ref()), entry.as_ref().life());
+        let before = (Holding::of(entry.as_ref()), entry.as_ref().life());
         let result = work(&mut entry, recorder);
-        let after = (Held::of(entry.as_ref()), entry.as_ref().life());
+        let after = (Holding::of(entry.as_ref()), entry.as_ref().life());
         drop(entry);
         figures.change(self.db, before.0, after.0);
         if before.1 != after.1 {
