@@ -1,4 +1,5 @@
-//! What outlives the process: effects as records, and how they are done again.
+//! What outlives the process: snapshots, the append-only log, how they are read again.
 
+pub mod files;
 pub mod record;
 pub mod replay;

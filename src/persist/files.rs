@@ -1,0 +1,214 @@
+//! The file system, as far as the persistence needs it: behind a trait, so that tests can let any call fail, and can lose
+//! what was not synced.
+//!
+//! What counts as safe: bytes of a file after its [`File::sync`]; names (of files that were made, renamed, removed) after the
+//! [`Files::sync_folder`] of their folder.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// An open file, read and written at offsets.
+pub trait File: Send + Sync {
+    /// Read some bytes from `offset` on; 0 at the end of the file.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
+
+    /// Write some of the bytes at `offset`; how many were taken may be fewer than given.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize>;
+
+    /// Make what was written safe, and with it the file's length.
+    ///
+    /// # Errors
+    /// Those of the system. What was written since the last sync may be lost then, even if a later sync succeeds.
+    fn sync(&self) -> io::Result<()>;
+
+    /// Reserve room up to this length; what was not written reads as zeros. The file is as long afterwards.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn allocate(&self, length: u64) -> io::Result<()>;
+
+    /// Cut the file off, or lengthen it by zeros.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn set_length(&self, length: u64) -> io::Result<()>;
+
+    /// The file's length in bytes.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn length(&self) -> io::Result<u64>;
+
+    /// Write all bytes at `offset`.
+    ///
+    /// # Errors
+    /// Those of the system; [`io::ErrorKind::WriteZero`] when the file takes no more.
+    fn write_all_at(&self, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
+        while !bytes.is_empty() {
+            match self.write_at(bytes, offset) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => {
+                    bytes = &bytes[written..];
+                    offset += written as u64;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Read until the buffer is full or the file ends; how many bytes were read.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn read_full_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let mut done = 0;
+        while done < buffer.len() {
+            match self.read_at(&mut buffer[done..], offset + done as u64) {
+                Ok(0) => break,
+                Ok(read) => done += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(done)
+    }
+}
+
+/// A file system.
+pub trait Files: Send + Sync {
+    /// Make a new file, for reading and writing; one that has the name is emptied.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn create(&self, path: &Path) -> io::Result<Box<dyn File>>;
+
+    /// Open a file that is there, for reading.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn open(&self, path: &Path) -> io::Result<Box<dyn File>>;
+
+    /// Open a file that is there, for reading and writing.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn open_to_write(&self, path: &Path) -> io::Result<Box<dyn File>>;
+
+    /// Give a file another name, in place of a file that has it, in one step.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// Remove a file.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+
+    /// Make a folder, unless it is there.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn create_folder(&self, path: &Path) -> io::Result<()>;
+
+    /// The names in a folder, in no order.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn list(&self, folder: &Path) -> io::Result<Vec<PathBuf>>;
+
+    /// Make the names in a folder safe.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn sync_folder(&self, folder: &Path) -> io::Result<()>;
+}
+
+/// The file system of the machine.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RealFiles;
+
+impl Files for RealFiles {
+    fn create(&self, path: &Path) -> io::Result<Box<dyn File>> {
+        let options = &mut fs::OpenOptions::new();
+        Ok(Box::new(options.read(true).write(true).create(true).truncate(true).open(path)?))
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Box<dyn File>> {
+        Ok(Box::new(fs::File::open(path)?))
+    }
+
+    fn open_to_write(&self, path: &Path) -> io::Result<Box<dyn File>> {
+        Ok(Box::new(fs::OpenOptions::new().read(true).write(true).open(path)?))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn create_folder(&self, path: &Path) -> io::Result<()> {
+        match fs::create_dir(path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+            other => other,
+        }
+    }
+
+    fn list(&self, folder: &Path) -> io::Result<Vec<PathBuf>> {
+        fs::read_dir(folder)?.map(|entry| Ok(PathBuf::from(entry?.file_name()))).collect()
+    }
+
+    fn sync_folder(&self, folder: &Path) -> io::Result<()> {
+        let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+        fs::File::open(folder)?.sync_all()
+    }
+}
+
+impl File for fs::File {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        FileExt::read_at(self, buffer, offset)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        FileExt::write_at(self, bytes, offset)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.sync_data()
+    }
+
+    fn allocate(&self, length: u64) -> io::Result<()> {
+        let refused = || io::Error::from(io::ErrorKind::FileTooLarge);
+        let bytes = libc::off_t::try_from(length).map_err(|_| refused())?;
+        // SAFETY: the call takes numbers only, and the descriptor is open as long as `self` is.
+        let result = unsafe { libc::posix_fallocate(std::os::fd::AsRawFd::as_raw_fd(self), 0, bytes) };
+        match result {
+            0 => Ok(()),
+            // Not every file system can reserve room: there it is only not known early that the disk is full.
+            libc::EOPNOTSUPP | libc::EINVAL => self.set_length(length.max(self.length()?)),
+            code => Err(io::Error::from_raw_os_error(code)),
+        }
+    }
+
+    fn set_length(&self, length: u64) -> io::Result<()> {
+        self.set_len(length)
+    }
+
+    fn length(&self) -> io::Result<u64> {
+        Ok(self.metadata()?.len())
+    }
+}
