@@ -25,7 +25,7 @@
 use std::alloc::Layout;
 use std::fmt;
 use std::ptr::NonNull;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// From this size on an array is a memory mapping of its own; also the size of a huge page.
@@ -89,22 +89,37 @@ pub fn prefetch(word: &AtomicU64) {
     let _ = word;
 }
 
-/// An owned array of bits, all zero at first. See the [module](self) for its layout.
+/// An array of bits, all zero at first. See the [module](self) for its layout.
 pub struct BitArray {
+    /// Where `memory` begins: kept here too, so that a probe follows one pointer only.
     words: NonNull<AtomicU64>,
     /// Length in bytes as asked for.
     len: usize,
-    /// Bytes really held: `len` rounded up to a word, or to a page for a mapping.
+    memory: Arc<Memory>,
+}
+
+/// The memory of an array, freed when the last handle of it goes.
+struct Memory {
+    words: NonNull<AtomicU64>,
+    /// Bytes really held: the length rounded up to a word, or to a page for a mapping.
     held: usize,
     mapped: bool,
 }
 
-// SAFETY: a `BitArray` owns its memory alone, as a `Box<[AtomicU64]>` would, and nothing in it depends on the thread.
+// SAFETY: a `Memory` owns what it points to alone, as a `Box<[AtomicU64]>` would, and nothing in it depends on the thread.
+unsafe impl Send for Memory {}
+// SAFETY: by itself it gives no access at all.
+unsafe impl Sync for Memory {}
+// SAFETY: the pointer is that of `memory`, which is Send and lives as long.
 unsafe impl Send for BitArray {}
-// SAFETY: through a shared reference the memory is reached only as `AtomicU64`s; plain access needs `&mut`.
+// SAFETY: through a shared reference, and through several handles, the memory is reached only as `AtomicU64`s; plain access needs
+// `&mut` of the only handle.
 unsafe impl Sync for BitArray {}
 
 impl BitArray {
+    /// Bytes of the heap that an array takes beside its bits.
+    pub const HANDLE_BYTES: usize = size_of::<Memory>() + 2 * size_of::<usize>();
+
     /// An array of `bytes` zero bytes.
     ///
     /// # Errors
@@ -114,7 +129,7 @@ impl BitArray {
         let refused = AllocError { bytes };
         let len = usize::try_from(bytes).map_err(|_| refused)?;
         if len == 0 {
-            return Ok(BitArray { words: NonNull::dangling(), len, held: 0, mapped: false });
+            return Ok(BitArray::of(NonNull::dangling(), len, 0, false));
         }
         let mapped = len >= MAPPED_FROM_BYTES && reserve_mapping();
         let memory = if mapped { map(len) } else { allocate(len) };
@@ -122,7 +137,16 @@ impl BitArray {
             MAPPINGS.fetch_sub(1, Ordering::Relaxed);
         }
         let (words, held) = memory.ok_or(refused)?;
-        Ok(BitArray { words, len, held, mapped })
+        Ok(BitArray::of(words, len, held, mapped))
+    }
+
+    fn of(words: NonNull<AtomicU64>, len: usize, held: usize, mapped: bool) -> BitArray {
+        BitArray { words, len, memory: Arc::new(Memory { words, held, mapped }) }
+    }
+
+    /// A second handle of the same bits. They stay as long as one of the handles does.
+    pub fn share(&self) -> BitArray {
+        BitArray { words: self.words, len: self.len, memory: self.memory.clone() }
     }
 
     /// Length in bytes, as asked for.
@@ -138,28 +162,32 @@ impl BitArray {
 
     /// Whether the array is a memory mapping of its own.
     pub fn is_mapped(&self) -> bool {
-        self.mapped
+        self.memory.mapped
     }
 
     /// Bytes really held: the length rounded up to whole words, or to whole pages for a mapping. The allocator may round
     /// the former up once more.
     pub fn allocated_bytes(&self) -> usize {
-        self.held
+        self.memory.held
     }
 
     /// The array as words to share; bytes beyond the length in the last one are zero.
     #[inline(always)]
     pub fn words(&self) -> &[AtomicU64] {
         // SAFETY: `words` points to at least `len` rounded up to words, zeroed at creation, aligned for u64 (dangling but
-        // aligned when empty), owned by `self` and freed only on drop. All shared access is atomic and of this one size.
+        // aligned when empty), kept by `memory` and freed only when its last handle is dropped. All shared access is atomic and of this one size.
         unsafe { std::slice::from_raw_parts(self.words.as_ptr(), self.len.div_ceil(WORD_BYTES)) }
     }
 
     /// The array as plain words, for an owner that shares it with nobody.
-    #[inline(always)]
+    ///
+    /// # Panics
+    ///
+    /// If there is a second handle.
     pub fn words_mut(&mut self) -> &mut [u64] {
-        // SAFETY: as in `words`; `&mut self` excludes every other access, and AtomicU64 has the layout of u64 (same size,
-        // and an alignment that is at least as strict).
+        assert!(Arc::get_mut(&mut self.memory).is_some(), "a bit array that is shared is not to be written as a plain one");
+        // SAFETY: as in `words`; `&mut self` of the only handle excludes every other access, and AtomicU64 has the layout of
+        // u64 (same size, and an alignment that is at least as strict).
         unsafe { std::slice::from_raw_parts_mut(self.words.as_ptr().cast(), self.len.div_ceil(WORD_BYTES)) }
     }
 
@@ -230,16 +258,16 @@ impl BitArray {
 
 impl fmt::Debug for BitArray {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BitArray").field("len", &self.len).field("held", &self.held).finish_non_exhaustive()
+        f.debug_struct("BitArray").field("len", &self.len).field("held", &self.memory.held).finish_non_exhaustive()
     }
 }
 
-impl Drop for BitArray {
+impl Drop for Memory {
     fn drop(&mut self) {
         if self.held == 0 {
             return;
         }
-        if self.is_mapped() {
+        if self.mapped {
             // SAFETY: `words..+held` is a whole mapping made by `map`, unmapped only here.
             let unmapped = unsafe { libc::munmap(self.words.as_ptr().cast(), self.held) };
             // It fails only when a neighbour would have to be split and there are too many mappings: then it stays.

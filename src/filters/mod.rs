@@ -38,6 +38,7 @@ mod batch;
 pub mod bits;
 pub mod bloom;
 mod claim;
+pub mod frozen;
 pub mod murmur;
 pub mod packed_bloom;
 pub mod scalable_bloom;
@@ -259,7 +260,7 @@ impl BloomMut<'_> {
     pub fn or_bytes(&mut self, link: usize, offset: usize, data: &[u8]) {
         match self {
             BloomMut::Packed(chain) => chain.or_bytes(link, offset, data),
-            BloomMut::Large(chain) => chain.links()[link].bits().or_bytes(offset, data),
+            BloomMut::Large(chain) => chain.or_bytes(link, offset, data),
         }
     }
 }

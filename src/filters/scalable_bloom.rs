@@ -26,7 +26,8 @@
 //! [`next_shape`]: ScalableBloom::next_shape
 //! [`push_link`]: ScalableBloom::push_link
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
@@ -34,6 +35,7 @@ use super::batch;
 use super::bits::{AllocError, BitArray, mask_of, word_of};
 use super::bloom::{GrowthError, HashPair, Modulus, Positions, Shape};
 use super::claim::{Claim, all_set, claim, seen_present};
+use super::frozen::Frozen;
 use super::{Insert, LinkInfo};
 
 /// Chains with at least so many bytes of bits have [`STRIPES`] locks, smaller ones a single one.
@@ -108,6 +110,17 @@ pub struct ScalableBloom {
     /// Oldest first, never empty.
     links: Vec<Link>,
     stripes: Box<[Stripe]>,
+    past: Past,
+}
+
+/// What is kept of a former state that is being read.
+#[derive(Default)]
+struct Past {
+    /// The number of the latest moment at which the state was frozen, or the chain made.
+    moment: AtomicU64,
+    /// Whether changes have to be noted.
+    is_read: AtomicBool,
+    frozen: Mutex<Option<Arc<Frozen>>>,
 }
 
 impl ScalableBloom {
@@ -129,7 +142,46 @@ impl ScalableBloom {
     pub(super) fn assemble(options: u32, growth: u32, items: u64, links: Vec<Link>) -> ScalableBloom {
         let counted = links.iter().map(Link::items).fold(0, u64::wrapping_add);
         let stripes = stripes_for(bit_bytes(&links));
-        ScalableBloom { options, growth, surplus: items.wrapping_sub(counted), links, stripes }
+        ScalableBloom { options, growth, surplus: items.wrapping_sub(counted), links, stripes, past: Past::default() }
+    }
+
+    /// The number of the latest moment for which the chain was frozen, or since which it exists; see [`freeze`](Self::freeze).
+    pub fn moment(&self) -> u64 {
+        self.past.moment.load(Ordering::Acquire)
+    }
+
+    /// The chain did not exist at this moment, or what it was then is known.
+    pub fn set_moment(&self, moment: u64) {
+        self.past.moment.store(moment, Ordering::Release);
+    }
+
+    /// Keep the state as it is now for a reader: it is the state of this moment, the latest of increasing numbers. Whoever calls
+    /// it first gets it; who is about to change the chain calls it before, then waits for no reader.
+    pub fn freeze(&self, moment: u64) -> Option<Arc<Frozen>> {
+        let mut frozen = self.past.frozen.lock();
+        if self.moment() >= moment {
+            return None;
+        }
+        let bits = self.links.iter().map(|link| link.bits.share()).collect();
+        let now = Frozen::new(self.options, self.growth, self.items(), self.link_infos().collect(), bits);
+        let now = Arc::new(now);
+        *frozen = Some(now.clone());
+        self.past.is_read.store(true, Ordering::Release);
+        self.set_moment(moment);
+        Some(now)
+    }
+
+    /// The former state that is being read, if there is one.
+    fn frozen(&self) -> Option<Arc<Frozen>> {
+        if !self.past.is_read.load(Ordering::Acquire) {
+            return None;
+        }
+        let mut frozen = self.past.frozen.lock();
+        if frozen.as_ref().is_some_and(|frozen| frozen.is_over()) {
+            *frozen = None;
+            self.past.is_read.store(false, Ordering::Release);
+        }
+        frozen.clone()
     }
 
     /// A copy of the chain as it is, not to be written meanwhile.
@@ -183,7 +235,8 @@ impl ScalableBloom {
     pub fn heap_bytes(&self, given: impl Fn(usize) -> usize) -> usize {
         let arrays = self.links.iter().map(|link| &link.bits).filter(|bits| !bits.is_mapped());
         let bits: usize = arrays.map(|bits| given(bits.allocated_bytes())).sum();
-        bits + given(self.links.capacity() * size_of::<Link>()) + given(size_of_val(&*self.stripes))
+        let handles = self.links.len() * given(BitArray::HANDLE_BYTES);
+        bits + handles + given(self.links.capacity() * size_of::<Link>()) + given(size_of_val(&*self.stripes))
     }
 
     /// Bytes of memory mappings that the chain holds.
@@ -227,16 +280,10 @@ impl ScalableBloom {
             return Insert::Present;
         }
         let newest = self.links.len() - 1;
-        let link = &mut self.links[newest];
-        let items = link.items.0.get_mut();
-        if *items >= link.shape.entries {
+        if self.links[newest].items() >= self.links[newest].shape.entries {
             return Insert::refused(self.options);
         }
-        *items += 1;
-        let words = link.bits.words_mut();
-        for x in link.modulus.positions(pair, link.shape.hashes) {
-            words[word_of(x)] |= mask_of(x);
-        }
+        self.count_in(newest, pair);
         Insert::Added
     }
 
@@ -246,12 +293,37 @@ impl ScalableBloom {
     ///
     /// If there is no such link.
     pub fn count_in(&mut self, i: usize, pair: HashPair) {
-        let link = &mut self.links[i];
-        *link.items.0.get_mut() += 1;
-        let words = link.bits.words_mut();
-        for x in link.modulus.positions(pair, link.shape.hashes) {
-            words[word_of(x)] |= mask_of(x);
+        *self.links[i].items.0.get_mut() += 1;
+        let frozen = self.frozen();
+        let mut changes = frozen.as_deref().map(Frozen::changes);
+        let link = &self.links[i];
+        for x in link.positions(pair) {
+            let word = &link.bits.words()[word_of(x)];
+            let old = word.load(Ordering::Relaxed);
+            if let Some(changes) = &mut changes
+                && old & mask_of(x) == 0
+            {
+                changes.note(i, word_of(x), old);
+            }
+            // A plain read and a plain write: nobody else writes.
+            word.store(old | mask_of(x), Ordering::Relaxed);
         }
+    }
+
+    /// Ors `data` into the bits of link number `i` from byte `offset` on.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such link, or the range does not lie inside its bits.
+    pub fn or_bytes(&mut self, i: usize, offset: usize, data: &[u8]) {
+        let bits = &self.links[i].bits;
+        if let Some(frozen) = self.frozen() {
+            let mut changes = frozen.changes();
+            let words = offset / size_of::<u64>()..(offset + data.len()).div_ceil(size_of::<u64>());
+            words.for_each(|word| changes.note(i, word, bits.words()[word].load(Ordering::Relaxed)));
+            return bits.or_bytes(offset, data);
+        }
+        bits.or_bytes(offset, data);
     }
 
     /// Adds the item while other threads ask and add. Of several threads that add one item at once, one is told
@@ -291,7 +363,22 @@ impl ScalableBloom {
         let stripe = pair.b as usize & (self.stripes.len() - 1);
         let _guard = self.stripes[stripe].0.lock();
         let link = self.newest();
-        match claim(link.bits.words(), &link.items.0, link.shape.entries, link.positions(pair)) {
+        let words = link.bits.words();
+        let claimed = match self.frozen() {
+            None => claim(words, &link.items.0, link.shape.entries, link.positions(pair)),
+            Some(frozen) => {
+                let (mut changes, newest) = (frozen.changes(), self.links.len() - 1);
+                // As long as this holds the changes, nobody else writes to the words.
+                for x in link.positions(pair) {
+                    let old = words[word_of(x)].load(Ordering::Relaxed);
+                    if old & mask_of(x) == 0 {
+                        changes.note(newest, word_of(x), old);
+                    }
+                }
+                claim(words, &link.items.0, link.shape.entries, link.positions(pair))
+            }
+        };
+        match claimed {
             Claim::Added => Insert::Added,
             Claim::Present => Insert::Present,
             Claim::NoPlace => Insert::refused(self.options),
