@@ -1,19 +1,27 @@
 //! Every change is one effect, in the order of the changes: doing the effects again in an empty keyspace gives the same bytes.
 //!
-//! Four clients send random commands to one keyspace, in this process. `SEENDB_EFFECT_COMMANDS` is the number of commands of
-//! all of them together (100,000), `SEENDB_SEED` where the generators begin.
+//! Four clients send random commands to one keyspace, in this process, and snapshots are taken of it one after the other: each
+//! has what the effects before its cut give. `SEENDB_EFFECT_COMMANDS` is the number of commands of all of them together
+//! (100,000), `SEENDB_SEED` where the generators begin.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use seendb::codec::payload::dump;
+use seendb::codec::bloom_value::BloomWriter;
+use seendb::codec::payload::{dump, open};
+use seendb::codec::rdb;
 use seendb::commands::context::{Context, Counters, Session};
 use seendb::commands::dispatch::{Progress, execute, write};
 use seendb::config::{Environment, Settings};
+use seendb::filters::BloomRef;
+use seendb::filters::frozen::{Frozen, FrozenBits};
+use seendb::filters::packed_bloom::PackedBloom;
 use seendb::keyspace::effect::{Effect, Journal};
 use seendb::keyspace::entry::ValueRef;
+use seendb::keyspace::snapshot::{Images, Walk};
 use seendb::keyspace::{DATABASES, Keyspace, SHARDS};
 use seendb::persist::record::{decode, encode};
 use seendb::persist::replay::apply;
@@ -206,6 +214,12 @@ fn block_on(future: impl Future<Output = ()>) {
 
 type Contents = BTreeMap<(usize, Vec<u8>), (Option<u64>, Vec<u8>)>;
 
+/// A filter as DUMP gives it, without the frame.
+fn value_of(bloom: BloomRef) -> Vec<u8> {
+    let payload = dump(bloom).expect("memory");
+    open(&payload).expect("a sound payload").to_vec()
+}
+
 /// All keys, each with its life and the bytes of its value.
 fn contents(keyspace: &Keyspace) -> Contents {
     let mut contents = Contents::new();
@@ -213,12 +227,75 @@ fn contents(keyspace: &Keyspace) -> Contents {
         for shard in 0..SHARDS {
             keyspace.for_each_in_shard(None, db, shard, |entry| {
                 let ValueRef::Bloom(bloom) = entry.value() else { panic!("nobody is working now") };
-                contents.insert((db, entry.name().to_vec()), (entry.life(), dump(bloom).expect("memory")));
+                contents.insert((db, entry.name().to_vec()), (entry.life(), value_of(bloom)));
             });
         }
         assert_eq!(keyspace.len(db), contents.keys().filter(|(other, _)| *other == db).count(), "count of {db}");
     }
     contents
+}
+
+fn assert_equal(one: &Contents, other: &Contents, what: &str) {
+    let keys = |contents: &Contents| contents.keys().cloned().collect::<Vec<_>>();
+    assert_eq!(keys(one), keys(other), "{what}");
+    for (key, value) in one {
+        let other = &other[key];
+        assert!(other == value, "{what}: {key:?}: lives {:?} and {:?}, {} bytes", value.0, other.0, value.1.len());
+    }
+}
+
+/// Snapshots, each with the length of the tape at its cut.
+fn take_snapshots(keyspace: &Arc<Keyspace>, tape: &Tape, running: &AtomicBool) -> Vec<(usize, Contents)> {
+    let (mut snapshots, mut random) = (Vec::new(), Random(77));
+    while running.load(Ordering::Relaxed) {
+        let mut position = 0;
+        let mut snapshot = loop {
+            match keyspace.snapshot(|| position = tape.0.lock().len()) {
+                Ok(snapshot) => break snapshot,
+                Err(wait) => block_on(wait),
+            }
+        };
+        if random.below(4) == 0 {
+            // Given up at once or in the middle.
+            for _ in 0..random.below(30) {
+                snapshot.step(Duration::ZERO, &mut Images::default());
+            }
+            continue;
+        }
+        let (mut contents, mut images) = (Contents::new(), Images::default());
+        loop {
+            let slice = Duration::from_micros(random.below(100));
+            let walk = snapshot.step(slice, &mut images);
+            images.small().for_each(|image| {
+                let value = value_of(BloomRef::Packed(PackedBloom::new(image.payload)));
+                assert_eq!(contents.insert((image.db, image.name.to_vec()), (image.life, value)), None);
+            });
+            for image in &images.large {
+                // Adds go on meanwhile.
+                let value = dump_frozen(&image.filter, random.below(5));
+                assert_eq!(contents.insert((image.db, image.name.to_vec()), (image.life, value)), None);
+            }
+            images.clear();
+            match walk {
+                Walk::GoesOn => {}
+                Walk::Ended => break,
+                Walk::Incomplete => panic!("{} of {} keys", snapshot.keys_done(), snapshot.keys()),
+            }
+        }
+        snapshots.push((position, contents));
+    }
+    snapshots
+}
+
+/// A frozen filter as DUMP gives it, read with pauses.
+fn dump_frozen(frozen: &Frozen, pause: u64) -> Vec<u8> {
+    let (mut writer, mut bits) = (BloomWriter::frozen(frozen), FrozenBits::of(frozen));
+    let mut value = vec![rdb::TYPE_MODULE_2];
+    while !writer.step_with(&mut value, 30_000, |_, _, buffer| bits.read(buffer)) {
+        std::thread::sleep(Duration::from_micros(pause * 20));
+    }
+    frozen.end();
+    value
 }
 
 fn number(variable: &str, default: u64) -> u64 {
@@ -234,6 +311,11 @@ fn effects_done_again_give_the_same_bytes() {
     let keyspace = Arc::new(Keyspace::new(Some(tape.clone())));
     let environment = Environment { cores: 2, memory: None, memory_limit: None, folder: "/".into() };
     let settings = Arc::new(Settings::new(environment, []));
+    let running = Arc::new(AtomicBool::new(true));
+    let saver = std::thread::spawn({
+        let (keyspace, tape, running) = (keyspace.clone(), tape.clone(), running.clone());
+        move || take_snapshots(&keyspace, &tape, &running)
+    });
     std::thread::scope(|scope| {
         for id in 0..CLIENTS {
             let (keyspace, settings) = (keyspace.clone(), settings.clone());
@@ -255,6 +337,8 @@ fn effects_done_again_give_the_same_bytes() {
             });
         }
     });
+    running.store(false, Ordering::Relaxed);
+    let snapshots = saver.join().expect("the snapshots");
     // From here on no life ends.
     keyspace.clock().set(1);
     let expected = contents(&keyspace);
@@ -262,19 +346,23 @@ fn effects_done_again_give_the_same_bytes() {
     again.hold_lives(true);
     let tape = std::mem::take(&mut *tape.0.lock());
     let (mut rest, mut count) = (&tape[..], 0);
+    let mut snapshots = snapshots.into_iter().peekable();
+    println!("{} snapshots", snapshots.len());
     while !rest.is_empty() {
+        while let Some((position, saved)) = snapshots.next_if(|(position, _)| *position == tape.len() - rest.len()) {
+            assert_equal(&contents(&again), &saved, &format!("snapshot at {position}"));
+        }
         let (record, after) = decode(rest).expect("a record");
         let done = record.change.with(|effect| apply(&again, record.db, record.name, effect));
         assert_eq!(done, Ok(()), "record {count}: {record:?}");
         (rest, count) = (after, count + 1);
     }
     println!("{count} effects, {} bytes, {} keys", tape.len(), expected.len());
-    let replayed = contents(&again);
-    assert_eq!(replayed.len(), expected.len());
-    for (key, value) in &expected {
-        let other = replayed.get(key);
-        assert!(other == Some(value), "{key:?}: life {:?} and {:?}", value.0, other.map(|other| other.0));
-    }
+    snapshots.for_each(|(position, saved)| {
+        assert_eq!(position, tape.len(), "a cut between records");
+        assert_equal(&expected, &saved, "last snapshots");
+    });
+    assert_equal(&expected, &contents(&again), "effects done again");
     // What was flushed is counted off when it has been freed.
     let deadline = Instant::now() + Duration::from_secs(60);
     while again.entry_bytes() != keyspace.entry_bytes() && Instant::now() < deadline {

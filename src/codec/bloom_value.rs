@@ -37,6 +37,7 @@ use super::rdb::{self, Malformed, ModuleId, Reader};
 use super::rdb_string::RdbString;
 use crate::filters::bits::{AllocError, BitArray};
 use crate::filters::bloom::{self, Shape};
+use crate::filters::frozen::Frozen;
 use crate::filters::packed_bloom::PackedBloomMut;
 use crate::filters::scalable_bloom::{Link, ScalableBloom};
 use crate::filters::{BloomRef, LinkInfo};
@@ -83,6 +84,12 @@ impl BloomWriter {
         // As the links were just now: the chain's own sum may have moved since.
         let items = links.iter().map(|link| link.items).fold(bloom.surplus(), u64::wrapping_add);
         BloomWriter { items, options: bloom.options(), growth: bloom.growth(), links, at: Place::Chain }
+    }
+
+    /// A writer of a chain as it was frozen.
+    pub fn frozen(chain: &Frozen) -> BloomWriter {
+        let Frozen { options, growth, items, .. } = *chain;
+        BloomWriter { items, options, growth, links: chain.links.clone(), at: Place::Chain }
     }
 
     /// Bytes of the whole value.

@@ -115,6 +115,39 @@ impl Frozen {
     }
 }
 
+/// Reads the bits of a frozen chain in order, in pieces of any size.
+pub struct FrozenBits<'a> {
+    frozen: &'a Frozen,
+    page: Vec<u8>,
+    /// How much of the page was given out.
+    given: usize,
+}
+
+impl<'a> FrozenBits<'a> {
+    /// All bits, link after link.
+    #[must_use]
+    pub fn of(frozen: &'a Frozen) -> Self {
+        Self { frozen, page: Vec::new(), given: 0 }
+    }
+
+    /// Fill the buffer with what comes next, as far as there is something.
+    pub fn read(&mut self, mut buffer: &mut [u8]) {
+        while !buffer.is_empty() {
+            if self.given == self.page.len() {
+                self.frozen.read_page(&mut self.page);
+                self.given = 0;
+                if self.page.is_empty() {
+                    return;
+                }
+            }
+            let count = buffer.len().min(self.page.len() - self.given);
+            buffer[..count].copy_from_slice(&self.page[self.given..][..count]);
+            self.given += count;
+            buffer = &mut buffer[count..];
+        }
+    }
+}
+
 impl State {
     /// Bytes of the page that is read next: 0 at the end of a link, none at the end of the chain.
     fn page_length(&self) -> Option<usize> {

@@ -25,7 +25,7 @@ use std::num::NonZeroU64;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 use super::latch::Latch;
 use super::size_class::size_class;
@@ -120,12 +120,14 @@ struct Header {
     /// Bytes of the allocation, 0 when they stand behind the header.
     size: u16,
     name_len: u8,
-    /// A [`Form`], and [`HAS_LIFE`].
-    form: u8,
+    /// A [`Form`], [`HAS_LIFE`] and [`EPOCH`]; only the last changes while others may read.
+    form: AtomicU8,
 }
 
 /// Bit of the form that says that the key has a life.
 const HAS_LIFE: u8 = 0x80;
+/// The last bit of the number of the save epoch that a packed entry belongs to; see [`super::snapshot`].
+const EPOCH: u8 = 0x40;
 const LIFE_BYTES: usize = 6;
 /// Latest moment at which a life can end, in milliseconds since 1970: what 48 bits hold, in the year 10889.
 pub const LATEST_LIFE: u64 = (1 << (8 * LIFE_BYTES)) - 1;
@@ -207,7 +209,7 @@ impl Entry {
                 stamp: AtomicU32::new(FIRST_USES << SECONDS_BITS),
                 size: if long_size { 0 } else { parts.size as u16 },
                 name_len: if long_name { LONG_NAME } else { name.len() as u8 },
-                form: form as u8 | if life.is_some() { HAS_LIFE } else { 0 },
+                form: AtomicU8::new(form as u8 | if life.is_some() { HAS_LIFE } else { 0 }),
             });
             let mut at = HEADER_BYTES;
             if long_size {
@@ -285,10 +287,8 @@ impl Entry {
         entry.as_ref().set_stamp(self.as_ref().stamp());
         if form == Form::Boxed {
             // The box belongs to the new entry now; an empty packed one is dropped without a look at its payload.
-            // SAFETY: `&mut self` is exclusive; the byte is the header's own.
-            unsafe {
-                (*self.header.as_ptr()).form = Form::PackedBloom as u8 | ((*self.header.as_ptr()).form & HAS_LIFE)
-            };
+            let left = &self.as_ref().header().form;
+            left.store(Form::PackedBloom as u8 | left.load(Ordering::Relaxed) & HAS_LIFE, Ordering::Relaxed);
         }
         Ok(entry)
     }
@@ -368,7 +368,55 @@ impl<'a> EntryRef<'a> {
     }
 
     fn form(self) -> Form {
-        if self.header().form & !HAS_LIFE == Form::PackedBloom as u8 { Form::PackedBloom } else { Form::Boxed }
+        let form = self.header().form.load(Ordering::Relaxed) & !(HAS_LIFE | EPOCH);
+        if form == Form::PackedBloom as u8 { Form::PackedBloom } else { Form::Boxed }
+    }
+
+    fn has_life(self) -> bool {
+        self.header().form.load(Ordering::Relaxed) & HAS_LIFE != 0
+    }
+
+    /// Whether the entry belongs to this save epoch, or is none that a snapshot keeps.
+    pub(super) fn is_of(self, epoch: u64) -> bool {
+        match self.form() {
+            Form::PackedBloom => (self.header().form.load(Ordering::Relaxed) & EPOCH != 0) == (epoch & 1 != 0),
+            Form::Boxed => self.large_bloom().is_none_or(|chain| chain.moment() >= epoch),
+        }
+    }
+
+    /// The entry belongs to this save epoch from now on. Only one thread at a time does this.
+    pub(super) fn set_epoch(self, epoch: u64) {
+        match self.form() {
+            Form::PackedBloom => {
+                let form = &self.header().form;
+                let (old, bit) = (form.load(Ordering::Relaxed), if epoch & 1 != 0 { EPOCH } else { 0 });
+                if old & EPOCH != bit {
+                    form.store(old & !EPOCH | bit, Ordering::Relaxed);
+                }
+            }
+            Form::Boxed => {
+                if let Some(chain) = self.large_bloom().filter(|chain| chain.moment() < epoch) {
+                    chain.set_moment(epoch);
+                }
+            }
+        }
+    }
+
+    /// The filter that stands in the entry itself, as bytes.
+    pub(super) fn packed_payload(self) -> Option<&'a [u8]> {
+        let parts = self.parts();
+        (self.form() == Form::PackedBloom).then(|| self.bytes(parts.payload, parts.size - parts.payload))
+    }
+
+    /// A filter with allocations of its own.
+    pub(super) fn large_bloom(self) -> Option<&'a ScalableBloom> {
+        if self.form() == Form::PackedBloom {
+            return None;
+        }
+        match self.value() {
+            ValueRef::Bloom(BloomRef::Large(chain)) => Some(chain),
+            _ => None,
+        }
     }
 
     fn bytes(self, at: usize, len: usize) -> &'a [u8] {
@@ -391,7 +439,7 @@ impl<'a> EntryRef<'a> {
             at += 4;
         }
         let life = at;
-        if header.form & HAS_LIFE != 0 {
+        if self.has_life() {
             at += LIFE_BYTES;
         }
         Parts { size, life, name: at, payload: at + name_len }
@@ -400,7 +448,7 @@ impl<'a> EntryRef<'a> {
     /// The moment at which the key ends, in milliseconds since 1970.
     #[must_use]
     pub fn life(self) -> Option<u64> {
-        if self.header().form & HAS_LIFE == 0 {
+        if !self.has_life() {
             return None;
         }
         let mut life = [0; 8];

@@ -230,9 +230,9 @@ impl<'k> Held<'k> {
         self.for_each_shard(|shard| {
             let Shard { tables: present, watched, .. } = shard;
             watched.touch_all(concerned, |db, name| present[db].get(common.hash(name), name).is_some());
-            for (_, table) in present.iter_mut().enumerate().filter(|(db, _)| concerned(*db)) {
+            for (db, table) in present.iter_mut().enumerate().filter(|(db, _)| concerned(*db)) {
                 if !table.is_empty() {
-                    tables.push(std::mem::take(table));
+                    tables.push((db, std::mem::take(table)));
                 }
             }
         });
@@ -277,15 +277,16 @@ impl Drop for Held<'_> {
 }
 
 impl Common {
-    fn flushed(&self, db: Option<usize>, tables: Vec<Table>) {
+    fn flushed(&self, db: Option<usize>, tables: Vec<(usize, Table)>) {
         (0..DATABASES).filter(|other| db.is_none_or(|db| db == *other)).for_each(|db| self.figures.flush(db));
         self.record_whole(db.unwrap_or(0), &Effect::Flushed { all: db.is_none() });
-        tables.iter().for_each(|table| self.figures.flush_table(table));
-        self.reaper.free_tables(tables);
+        tables.iter().for_each(|(_, table)| self.figures.flush_table(table));
+        self.keep_tables(tables);
     }
 
     fn swapped(&self, one: usize, other: usize) {
         self.figures.swap(one, other);
+        self.swap_homes(one, other);
         self.record_whole(one, &Effect::Swapped { with: other });
     }
 

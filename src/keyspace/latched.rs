@@ -130,6 +130,7 @@ impl Keyspace {
     fn stand_in(&self, shard: &mut Shard, latch: &Arc<Latch>, db: usize, hash: NameHash, name: &[u8]) -> Option<Entry> {
         let mut entry = shard.tables[db].get_mut(hash, name)?;
         self.common.touch(entry.as_ref());
+        self.common.keep(db, entry.as_ref());
         let stand_in = stand_in(name, latch, entry.as_ref().kind());
         let own = std::mem::replace(&mut *entry, stand_in);
         drop(entry);
@@ -160,6 +161,7 @@ impl Latched {
         // Nobody removes or replaces a stand-in: all who meet one wait.
         let mut place = tables[self.db].get_mut(self.hash, own.name()).expect("the stand-in is in its place");
         let life = own.as_ref().life();
+        self.keyspace.common.mark(own.as_ref());
         drop(std::mem::replace(&mut *place, own));
         drop(place);
         // While the entry was away its life was not seen.
@@ -257,6 +259,7 @@ impl Keyspace {
     /// Put an entry in a table without counting it: it is only away from its own, or stands for none.
     fn put(&self, shard: &mut Shard, db: usize, hash: NameHash, entry: Entry) {
         let life = entry.as_ref().life();
+        self.common.mark(entry.as_ref());
         self.common.figures.count_table(&mut shard.tables[db], |table| {
             drop(table.insert(hash, entry, |name| self.common.hash(name)));
             table.set_due(hash, life);

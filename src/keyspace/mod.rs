@@ -39,6 +39,7 @@ pub mod latched;
 mod reaper;
 mod shard;
 pub mod size_class;
+pub mod snapshot;
 pub mod table;
 pub mod watch;
 
@@ -59,6 +60,7 @@ use latched::is_nothing;
 use reaper::Reaper;
 pub use shard::{Cell, Record, Recorder};
 use shard::{Common, Shard};
+use snapshot::Saving;
 use table::NameHash;
 
 /// Number of databases that `SELECT` can choose from.
@@ -118,6 +120,7 @@ impl Keyspace {
                 journal,
                 gate: Arc::new(Gate::default()),
                 reaper: Reaper::start(&figures),
+                saving: Saving::default(),
                 figures,
             },
         }
@@ -247,7 +250,7 @@ impl Keyspace {
     /// # Errors
     /// [`Wait`] when a long command has the key.
     pub fn read<R>(&self, db: usize, name: &[u8], look: impl FnOnce(Option<EntryRef<'_>>) -> R) -> Result<R, Wait> {
-        self.share(db, name, |entry, _| look(entry))
+        self.share_as(db, name, false, |entry, _| look(entry))
     }
 
     /// Look at a key, and change what may be changed under the shard's shared lock.
@@ -260,12 +263,25 @@ impl Keyspace {
         name: &[u8],
         work: impl FnOnce(Option<EntryRef<'_>>, Recorder<'_>) -> R,
     ) -> Result<R, Wait> {
+        self.share_as(db, name, true, work)
+    }
+
+    fn share_as<R>(
+        &self,
+        db: usize,
+        name: &[u8],
+        changes: bool,
+        work: impl FnOnce(Option<EntryRef<'_>>, Recorder<'_>) -> R,
+    ) -> Result<R, Wait> {
         let hash = self.common.hash(name);
         let shard = self.shard(hash).read();
         let entry = shard.get(&self.common, db, hash, name)?;
         let ended = match entry {
             Some(entry) => {
                 self.common.touch(entry);
+                if changes {
+                    self.common.keep_shared(db, entry);
+                }
                 false
             }
             None => shard.has_ended(&self.common, db, hash, name),

@@ -12,6 +12,7 @@ use super::entry::{Entry, EntryRef, ValueRef};
 use super::figures::{Figures, Holding};
 use super::latch::{Gate, Latch, Wait};
 use super::reaper::Reaper;
+use super::snapshot::Saving;
 use super::table::{NameHash, Table};
 use super::watch::Watched;
 
@@ -30,6 +31,7 @@ pub(super) struct Common {
     pub(super) gate: Arc<Gate>,
     pub(super) reaper: Reaper,
     pub(super) figures: Arc<Figures>,
+    pub(super) saving: Saving,
 }
 
 impl Common {
@@ -178,11 +180,13 @@ impl<'a> Cell<'a> {
         let Shard { tables, watched, .. } = &mut *self.shard;
         let mut entry = tables[self.db].get_mut(self.hash, self.name)?;
         self.common.touch(entry.as_ref());
+        self.common.keep(self.db, entry.as_ref());
         let recorder = Recorder { common: self.common, watched, db: self.db, name: self.name };
         let figures = &self.common.figures;
         let before = (Holding::of(entry.as_ref()), entry.as_ref().life());
         let result = work(&mut entry, recorder);
         let after = (Holding::of(entry.as_ref()), entry.as_ref().life());
+        self.common.mark(entry.as_ref());
         drop(entry);
         figures.change(self.db, before.0, after.0);
         if before.1 != after.1 {
@@ -196,6 +200,7 @@ impl<'a> Cell<'a> {
     /// Put a key here, of this cell's name. There must be none.
     pub fn insert(&mut self, entry: Entry) {
         self.common.touch(entry.as_ref());
+        self.common.mark(entry.as_ref());
         self.common.figures.count(self.db, entry.as_ref());
         let (common, life) = (self.common, entry.as_ref().life());
         common.figures.count_table(&mut self.shard.tables[self.db], |table| {
@@ -216,6 +221,9 @@ impl<'a> Cell<'a> {
     /// Take the key away, without telling anybody: for what comes back under another name.
     pub fn take(&mut self) -> Option<Entry> {
         let table = &mut self.shard.tables[self.db];
+        if let Some(entry) = table.get(self.hash, self.name) {
+            self.common.keep(self.db, entry);
+        }
         let entry = self.common.figures.count_table(table, |table| table.remove(self.hash, self.name))?;
         self.common.figures.count_off(self.db, entry.as_ref());
         Some(entry)
