@@ -19,11 +19,11 @@ use seendb::config::{Environment, Settings};
 use seendb::filters::BloomRef;
 use seendb::filters::frozen::{Frozen, FrozenBits};
 use seendb::filters::packed_bloom::PackedBloom;
-use seendb::keyspace::effect::{Effect, Journal};
+use seendb::keyspace::effect::{Effect, Group, Journal};
 use seendb::keyspace::entry::ValueRef;
 use seendb::keyspace::snapshot::{Images, Walk};
 use seendb::keyspace::{DATABASES, Keyspace, SHARDS};
-use seendb::persist::record::{decode, encode};
+use seendb::persist::record::{Malformed, for_each_record, next_unit, stage, suspend, unit, with_staged};
 use seendb::persist::replay::apply;
 
 #[path = "support/in_process.rs"]
@@ -33,9 +33,29 @@ mod in_process;
 #[derive(Default)]
 struct Tape(Mutex<Vec<u8>>);
 
+impl Tape {
+    fn append(&self, head: &[u8], records: &[u8]) {
+        let mut tape = self.0.lock();
+        tape.extend_from_slice(head);
+        tape.extend_from_slice(records);
+    }
+}
+
 impl Journal for Tape {
     fn record(&self, db: usize, name: &[u8], effect: &Effect<'_>) {
-        encode(db, name, effect, &mut self.0.lock());
+        stage(db, name, effect);
+    }
+
+    fn commit(&self) {
+        with_staged(|head, records| self.append(head, records));
+    }
+
+    fn suspend(&self, group: &mut Group) {
+        suspend(group);
+    }
+
+    fn commit_group(&self, group: Group) {
+        unit(&group, |head, records| self.append(head, records));
     }
 }
 
@@ -352,10 +372,16 @@ fn effects_done_again_give_the_same_bytes() {
         while let Some((position, saved)) = snapshots.next_if(|(position, _)| *position == tape.len() - rest.len()) {
             assert_equal(&contents(&again), &saved, &format!("snapshot at {position}"));
         }
-        let (record, after) = decode(rest).expect("a record");
-        let done = record.change.with(|effect| apply(&again, record.db, record.name, effect));
-        assert_eq!(done, Ok(()), "record {count}: {record:?}");
-        (rest, count) = (after, count + 1);
+        let (_, after) = next_unit(rest).expect("a unit");
+        let unit = &rest[..rest.len() - after.len()];
+        let done: Result<(), Malformed> = for_each_record(unit, |record| {
+            let done = record.change.with(|effect| apply(&again, record.db, record.name, effect));
+            assert_eq!(done, Ok(()), "record {count}: {record:?}");
+            count += 1;
+            Ok(())
+        });
+        done.expect("records");
+        rest = after;
     }
     println!("{count} effects, {} bytes, {} keys", tape.len(), expected.len());
     snapshots.for_each(|(position, saved)| {

@@ -105,8 +105,43 @@ pub enum Cause {
 }
 
 /// Hears of every change.
+///
+/// Effects that belong together, those of a command or of a transaction, are all recorded by one thread and then committed,
+/// before the last lock is given back under which they happened. A command that works in steps takes what it recorded with it
+/// at the end of each, and commits it as a whole before it gives its key back.
 pub trait Journal: Send + Sync {
     /// A change happened to the key `name` of database `db` (for those of whole databases the name is empty). The lock is
     /// held: no key may be touched from here.
     fn record(&self, db: usize, name: &[u8], effect: &Effect<'_>);
+
+    /// What this thread has recorded is complete, and gets its place in the order of all changes. Mostly there is nothing.
+    fn commit(&self) {}
+
+    /// What this thread has recorded is not complete yet: take it, to go on later.
+    fn suspend(&self, _group: &mut Group) {}
+
+    /// What was suspended is complete.
+    fn commit_group(&self, _group: Group) {}
+
+    /// Whether nobody may see a change before it is committed.
+    fn is_strict(&self) -> bool {
+        false
+    }
+}
+
+/// Effects that belong together and are not complete yet, as the journal writes them.
+#[derive(Debug, Default)]
+pub struct Group {
+    /// Their records.
+    pub records: Vec<u8>,
+    /// How many there are.
+    pub count: usize,
+}
+
+impl Group {
+    /// Add what comes after these.
+    pub fn append(&mut self, mut others: Self) {
+        self.records.append(&mut others.records);
+        self.count += others.count;
+    }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use parking_lot::{Mutex, RwLockWriteGuard};
 use smallvec::SmallVec;
 
-use super::effect::Effect;
+use super::effect::{Effect, Group};
 use super::entry::{Entry, EntryRef};
 use super::latch::{Latch, Wait};
 use super::shard::{Cell, Common, Shard};
@@ -30,6 +30,8 @@ pub(super) struct PrivateKeys {
     /// Their names, each with its database; in order.
     pub(super) names: Vec<(usize, Box<[u8]>)>,
     pub(super) latch: Arc<Latch>,
+    /// What the transaction has done so far.
+    pub(super) group: Mutex<Group>,
 }
 
 impl PrivateKeys {
@@ -270,8 +272,13 @@ impl<'k> Held<'k> {
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        if let Source::Locked { guards, .. } = &mut self.source {
-            guards.iter_mut().for_each(|shard| shard.stopped_at = 0);
+        match &mut self.source {
+            Source::Locked { guards, .. } => {
+                guards.iter_mut().for_each(|shard| shard.stopped_at = 0);
+                self.common.commit();
+            }
+            // The transaction goes on, or ends when its keys go back.
+            Source::Private(keys) => self.common.suspend(&mut keys.group.lock()),
         }
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::Keyspace;
-use super::effect::Effect;
+use super::effect::{Effect, Group};
 use super::entry::{Entry, EntryRef, Kind, Value, ValueRef};
 use super::figures;
 use super::held::{Held, PrivateKeys};
@@ -28,6 +28,8 @@ pub struct Latched {
     latch: Arc<Latch>,
     name: Box<[u8]>,
     entry: Option<Entry>,
+    /// What the command has done so far.
+    group: Group,
 }
 
 /// Where the entry goes back to.
@@ -97,16 +99,26 @@ impl Keyspace {
         work: impl FnOnce(&mut Cell<'_>) -> (R, bool),
     ) -> Result<(R, Option<Latched>), Wait> {
         let (result, latch) = work(&mut shard.cell(&self.common, db, self.common.hash(name), name)?);
+        let in_table = matches!(home, Home::Table);
         // While somebody waits for whole databases no key is taken out.
-        let may_take = matches!(home, Home::Private(_)) || self.may_take().is_ok();
+        let may_take = !in_table || self.may_take().is_ok();
         if !latch || !may_take {
+            if in_table {
+                self.common.commit();
+            }
             return Ok((result, None));
         }
         // A key that ends right now is taken all the same: it was there.
         let before = std::mem::replace(&mut shard.stopped_at, 1);
         let latched = self.latch_in(shard, home, db, name);
         shard.stopped_at = before;
-        latched.map(|latched| (result, latched))
+        let mut latched = latched?;
+        match &mut latched {
+            Some(latched) => self.common.suspend(&mut latched.group),
+            None if in_table => self.common.commit(),
+            None => {}
+        }
+        Ok((result, latched))
     }
 
     fn latch_in(
@@ -123,7 +135,16 @@ impl Keyspace {
         let latch = Arc::new(Latch::default());
         let entry = self.stand_in(shard, &latch, db, hash, name);
         let name = name.into();
-        Ok(entry.map(|entry| Latched { keyspace: self.clone(), home, db, hash, latch, name, entry: Some(entry) }))
+        Ok(entry.map(|entry| Latched {
+            keyspace: self.clone(),
+            home,
+            db,
+            hash,
+            latch,
+            name,
+            entry: Some(entry),
+            group: Group::default(),
+        }))
     }
 
     /// Put a stand-in in the place of an entry, which is returned.
@@ -147,6 +168,7 @@ impl Latched {
         let before = figures::Holding::of(entry.as_ref());
         let result = work(entry, &record);
         self.keyspace.common.figures.change(self.db, before, figures::Holding::of(entry.as_ref()));
+        self.keyspace.common.suspend(&mut self.group);
         result
     }
 
@@ -193,10 +215,18 @@ impl Record for Remote<'_> {
 
 impl Drop for Latched {
     fn drop(&mut self) {
+        let group = std::mem::take(&mut self.group);
         if let Some(own) = self.entry.take() {
             match &self.home {
-                Home::Table => self.put_back(&mut self.keyspace.shard(self.hash).write(), own),
-                Home::Private(keys) => self.put_back(&mut keys.shard.lock(), own),
+                Home::Table => {
+                    let mut shard = self.keyspace.shard(self.hash).write();
+                    self.keyspace.common.commit_group(group);
+                    self.put_back(&mut shard, own);
+                }
+                Home::Private(keys) => {
+                    keys.group.lock().append(group);
+                    self.put_back(&mut keys.shard.lock(), own);
+                }
             }
         }
         self.latch.release();
@@ -252,7 +282,10 @@ impl Keyspace {
                 }
             });
         }
-        let keys = PrivateKeys { shard: Mutex::new(private), taken_at, names, latch };
+        // What a transaction did before it turned out to be long belongs to it.
+        let mut group = Group::default();
+        self.common.suspend(&mut group);
+        let keys = PrivateKeys { shard: Mutex::new(private), taken_at, names, latch, group: Mutex::new(group) };
         Ok(LatchedKeys { keyspace: self.clone(), keys: Arc::new(keys) })
     }
 
@@ -279,6 +312,7 @@ impl Drop for LatchedKeys {
     fn drop(&mut self) {
         let (keyspace, keys) = (&self.keyspace, &self.keys);
         let mut private = keys.shard.lock();
+        let group = std::mem::take(&mut *keys.group.lock());
         let mut held = keyspace.lock_for_return(keys.names.iter().map(|(db, name)| (*db, &name[..])));
         for key in &keys.names {
             let (db, name) = key;
@@ -301,6 +335,7 @@ impl Drop for LatchedKeys {
             private.tables.iter().all(super::table::Table::is_empty),
             "a key was made that is not the transaction's"
         );
+        keyspace.common.commit_group(group);
         drop(held);
         keys.latch.release();
     }

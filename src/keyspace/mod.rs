@@ -287,6 +287,9 @@ impl Keyspace {
             None => shard.has_ended(&self.common, db, hash, name),
         };
         let result = work(entry, Recorder { common: &self.common, watched: &shard.watched, db, name });
+        if changes {
+            self.common.commit();
+        }
         drop(shard);
         if ended {
             self.remove_ended(db, name);
@@ -322,7 +325,15 @@ impl Keyspace {
         let hash = self.common.hash(name);
         let mut shard = self.shard(hash).write();
         let mut cell = shard.cell(&self.common, db, hash, name)?;
-        Ok(work(&mut cell))
+        let result = work(&mut cell);
+        self.common.commit();
+        Ok(result)
+    }
+
+    /// Whether changes under a shared lock would be seen before they are recorded, and must not be.
+    #[must_use]
+    pub fn is_strict(&self) -> bool {
+        self.common.journal.as_ref().is_some_and(|journal| journal.is_strict())
     }
 
     /// How many of the keys exist, seen at one moment; each is counted as often as it is named, and its access stamp set.
@@ -475,6 +486,7 @@ impl Keyspace {
                         if shard.cell(&self.common, db, hash, name).is_err() {
                             shard.tables[db].set_due(hash, Some(now + 1));
                         }
+                        self.common.commit();
                     }
                 }
             }

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use super::DATABASES;
 use super::clock::Clock;
-use super::effect::{Cause, Effect, Journal};
+use super::effect::{Cause, Effect, Group, Journal};
 use super::entry::{Entry, EntryRef, ValueRef};
 use super::figures::{Figures, Holding};
 use super::latch::{Gate, Latch, Wait};
@@ -37,6 +37,29 @@ pub(super) struct Common {
 impl Common {
     pub(super) fn hash(&self, name: &[u8]) -> NameHash {
         NameHash(self.hasher.hash_one(name))
+    }
+
+    /// What was recorded under a lock that is about to be given back is complete.
+    pub(super) fn commit(&self) {
+        if let Some(journal) = &self.journal {
+            journal.commit();
+        }
+    }
+
+    /// What was recorded belongs to something that goes on.
+    pub(super) fn suspend(&self, group: &mut Group) {
+        if let Some(journal) = &self.journal {
+            journal.suspend(group);
+        }
+    }
+
+    /// Something that went on is complete.
+    pub(super) fn commit_group(&self, group: Group) {
+        if let Some(journal) = &self.journal
+            && group.count > 0
+        {
+            journal.commit_group(group);
+        }
     }
 
     /// A key is used.

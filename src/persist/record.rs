@@ -3,10 +3,15 @@
 //! A record is: kind (one byte), database (one byte), name (length and bytes), then the fields of the kind. Numbers are
 //! little-endian; lengths and counts are in LEB128 (seven bits a byte, lowest first). Rates are kept as the bits of the
 //! double, so nothing is rounded.
+//!
+//! Effects that belong together, of a command or of a transaction, stand in a group: kind, length of the records in eight bytes,
+//! the records. A log is cut between such units only.
+
+use std::cell::RefCell;
 
 use crate::filters::bloom::Shape;
 use crate::keyspace::DATABASES;
-use crate::keyspace::effect::{Cause, Effect};
+use crate::keyspace::effect::{Cause, Effect, Group};
 
 /// A record that is read back.
 #[derive(Debug, PartialEq)]
@@ -63,6 +68,106 @@ enum Kind {
     Moved = 11,
     Flushed = 12,
     Swapped = 13,
+    Group = 14,
+}
+
+thread_local! {
+    /// The records of what the thread has done and not yet committed.
+    static STAGED: RefCell<Group> = const { RefCell::new(Group { records: Vec::new(), count: 0 }) };
+}
+
+/// More than this is not kept for the next records.
+const KEPT_BYTES: usize = 64 << 10;
+
+/// Keep the record of an effect until [`with_staged`] or [`suspend`].
+pub fn stage(db: usize, name: &[u8], effect: &Effect<'_>) {
+    STAGED.with_borrow_mut(|staged| {
+        encode(db, name, effect, &mut staged.records);
+        staged.count += 1;
+    });
+}
+
+/// Take the staged records to the end of a group.
+pub fn suspend(group: &mut Group) {
+    STAGED.with_borrow_mut(|staged| {
+        if staged.count > 0 {
+            group.append(std::mem::take(staged));
+        }
+    });
+}
+
+/// Call `work` with the staged records as [one](unit), if there are any; they are gone afterwards.
+pub fn with_staged(work: impl FnOnce(&[u8], &[u8])) {
+    STAGED.with_borrow_mut(|staged| {
+        if staged.count > 0 {
+            unit(staged, work);
+            staged.records.clear();
+            staged.records.shrink_to(KEPT_BYTES);
+            staged.count = 0;
+        }
+    });
+}
+
+/// Call `work` with the two parts of the record that stands for a group, the head being empty if it has one record only.
+pub fn unit<R>(group: &Group, work: impl FnOnce(&[u8], &[u8]) -> R) -> R {
+    if group.count == 1 {
+        return work(&[], &group.records);
+    }
+    let mut head = [0; GROUP_HEAD_BYTES];
+    head[0] = Kind::Group as u8;
+    head[1..].copy_from_slice(&(group.records.len() as u64).to_le_bytes());
+    work(&head, &group.records)
+}
+
+const GROUP_HEAD_BYTES: usize = 1 + size_of::<u64>();
+
+/// What comes next in a log.
+#[derive(Debug, PartialEq)]
+pub enum Unit<'a> {
+    /// One effect.
+    Record(Record<'a>),
+    /// The records of effects that belong together.
+    Group(&'a [u8]),
+}
+
+/// Read the unit at the front of `bytes`; what follows it is returned too.
+///
+/// # Errors
+/// [`Malformed`].
+pub fn next_unit(bytes: &[u8]) -> Result<(Unit<'_>, &[u8]), Malformed> {
+    if bytes.first() != Some(&(Kind::Group as u8)) {
+        return decode(bytes).map(|(record, rest)| (Unit::Record(record), rest));
+    }
+    let mut fields = Fields(&bytes[1..]);
+    let length = usize::try_from(fields.u64()?).map_err(|_| Malformed)?;
+    let (records, rest) = fields.0.split_at_checked(length).ok_or(Malformed)?;
+    Ok((Unit::Group(records), rest))
+}
+
+/// Call `visit` with every record in `bytes`, those in groups too; it may stop with an error.
+///
+/// # Errors
+/// [`Malformed`], or that of `visit`.
+pub fn for_each_record<E: From<Malformed>>(
+    bytes: &[u8],
+    mut visit: impl FnMut(&Record<'_>) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let (unit, after) = next_unit(rest)?;
+        match unit {
+            Unit::Record(record) => visit(&record)?,
+            Unit::Group(mut records) => {
+                while !records.is_empty() {
+                    let (record, after) = decode(records)?;
+                    visit(&record)?;
+                    records = after;
+                }
+            }
+        }
+        rest = after;
+    }
+    Ok(())
 }
 
 /// Append the record of an effect.

@@ -247,7 +247,7 @@ fn add_items(
     let found = match context.held {
         Some(_) => context.peek(name, |entry| first_look(entry, items))?,
         None => context.keyspace.share(context.session.db, name, |entry, record| match first_look(entry, items) {
-            Found::Large => match entry.map(EntryRef::value) {
+            Found::Large if !context.keyspace.is_strict() => match entry.map(EntryRef::value) {
                 Some(ValueRef::Bloom(BloomRef::Large(chain))) => add_shared(chain, &record, items, &mut answers),
                 _ => Found::Exclusive,
             },
@@ -521,24 +521,30 @@ impl LongCommand for LongAdd {
 /// A run of `BF.ADD` on one key.
 pub(super) fn run_add(context: &mut Context<'_>, key: &[u8], items: &[&[u8]]) -> SmallVec<[bool; RUN_LENGTH]> {
     let (keyspace, db) = (context.keyspace, context.session.db);
+    let may_share = !keyspace.is_strict();
     let shared = keyspace.share(db, key, |entry, record| match entry.map(EntryRef::value) {
         // What takes long is left to the handler.
         Some(ValueRef::Bloom(bloom)) if group_len(bloom) < items.len() => Some(SmallVec::new()),
-        Some(ValueRef::Bloom(BloomRef::Large(chain))) => {
-            let (outcomes, done) = insert_group(chain, &record, items);
-            Some(outcomes[..done].iter().map(|outcome| *outcome == Insert::Added).collect())
-        }
+        Some(ValueRef::Bloom(BloomRef::Large(chain))) if may_share => Some(run_add_large(chain, &record, items)),
         _ => None,
     });
     match shared {
         Ok(Some(answers)) => answers,
-        Ok(None) => keyspace.write(db, key, |cell| run_add_small(cell, items)).unwrap_or_default(),
+        Ok(None) => keyspace.write(db, key, |cell| run_add_exclusively(cell, items)).unwrap_or_default(),
         Err(_) => SmallVec::new(),
     }
 }
 
-fn run_add_small(cell: &mut Cell<'_>, items: &[&[u8]]) -> SmallVec<[bool; RUN_LENGTH]> {
+fn run_add_large(chain: &ScalableBloom, record: &dyn Record, items: &[&[u8]]) -> SmallVec<[bool; RUN_LENGTH]> {
+    let (outcomes, done) = insert_group(chain, record, items);
+    outcomes[..done].iter().map(|outcome| *outcome == Insert::Added).collect()
+}
+
+fn run_add_exclusively(cell: &mut Cell<'_>, items: &[&[u8]]) -> SmallVec<[bool; RUN_LENGTH]> {
     let answers = cell.change(|entry, record| {
+        if let ValueRef::Bloom(BloomRef::Large(chain)) = entry.value() {
+            return run_add_large(chain, &record, items);
+        }
         let ValueMut::Bloom(BloomMut::Packed(mut chain)) = entry.value_mut() else { return SmallVec::new() };
         let (options, newest) = (chain.as_ref().options(), chain.as_ref().len() - 1);
         let insert = |item: &&[u8]| match chain.insert(HashPair::with_options(item, options)) {
