@@ -1,0 +1,659 @@
+//! The log while the server runs: effects get their positions in memory, and one thread writes and syncs them.
+//!
+//! # Positions
+//!
+//! [`Journal::commit`] runs under the lock of what was changed. It appends the records to a buffer, and where they end is their
+//! *position*. So the order in the log is that of the changes of each key. The thread takes the whole buffer, appends it to the
+//! file as one batch and syncs; meanwhile the next batch gathers. That is all there is to group commit: the slower the disk, the
+//! larger the batches.
+//!
+//! # What a reply waits for
+//!
+//! Under `always` a connection that has run a batch of commands, reads too, waits until all that was committed by then is synced
+//! ([`LiveLog::confirm`]): what it answers may rest on any of that.
+//!
+//! # What can go wrong
+//!
+//! | what | then |
+//! | --- | --- |
+//! | the disk is slow | under `everysec`, once the oldest change is unsynced for [`MOST_AT_RISK`], and whenever more than the buffer's limit waits, those who want to change something wait too; nobody else does |
+//! | a write fails (disk full) | changes are refused; it is tried again ten times a second, and nothing is lost |
+//! | a sync fails | changes are refused, until a new base is on disk: what the system had in its memory may be lost, and it would not say so again |
+//!
+//! Whoever waits for a position when that happens is told so: his change may or may not be kept.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
+
+use super::log::writer::{LogWriter, WriteError};
+use super::record::{stage, suspend, unit, with_staged};
+use crate::keyspace::effect::{Effect, Group, Journal};
+use crate::keyspace::latch::{Latch, Wait};
+
+/// When the log is synced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SyncPolicy {
+    /// Before any reply.
+    Always = 0,
+    /// Each second.
+    EverySecond = 1,
+    /// When the system likes.
+    Never = 2,
+}
+
+/// The oldest change that is not synced is at most so old under `everysec`, or further changes wait.
+pub const MOST_AT_RISK: Duration = Duration::from_millis(1800);
+/// Under `everysec` a sync begins so long after the one before began.
+const SYNC_INTERVAL: Duration = Duration::from_secs(1);
+/// What was committed is written at the latest after this time, so that the end of the process costs no more.
+const WRITE_INTERVAL: Duration = Duration::from_millis(50);
+/// This many bytes are written at once.
+const WRITE_AT_BYTES: usize = 1 << 20;
+/// More than this waits for the disk only if a single record is larger.
+const BUFFER_BYTES: usize = 64 << 20;
+/// The same while there is no file yet: all changes since the cut of the first base wait.
+const BUFFER_BYTES_WITHOUT_FILE: usize = 512 << 20;
+/// A buffer of more bytes is given back after use.
+const KEPT_BYTES: usize = 4 << 20;
+/// A write that failed is tried again after this time.
+const RETRY_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Whether changes may be made now.
+pub enum Gate {
+    /// They may.
+    Open,
+    /// Not yet.
+    Wait(Wait),
+    /// The log cannot be written: why.
+    Refused(String),
+}
+
+const OPEN: u8 = 0;
+const FULL: u8 = 1;
+const FAILED: u8 = 2;
+
+/// The log while the server runs. Switched off, it does nothing.
+pub struct LiveLog {
+    on: AtomicBool,
+    policy: AtomicU8,
+    /// [`OPEN`], [`FULL`] or [`FAILED`].
+    gate: AtomicU8,
+    /// Where the last record ends.
+    position: AtomicU64,
+    /// All before this is safe.
+    synced: AtomicU64,
+    /// How often writing or syncing began to fail.
+    failures: AtomicU64,
+    syncs: AtomicU64,
+    buffer: Mutex<Buffer>,
+    control: Mutex<Control>,
+    wake: Condvar,
+    waiting: Mutex<Vec<(u64, Waker)>>,
+    /// Who waits for the gate waits for this.
+    latch: Mutex<Arc<Latch>>,
+    health: Mutex<Health>,
+}
+
+#[derive(Default)]
+struct Buffer {
+    bytes: Vec<u8>,
+    /// When the first of them came.
+    since: Option<Instant>,
+    /// When the oldest came of those that are written and not synced.
+    unsynced_since: Option<Instant>,
+    limit: usize,
+}
+
+#[derive(Default)]
+struct Control {
+    /// Somebody wants everything up to here synced at once.
+    wanted: u64,
+    /// There is something in the buffer.
+    filled: bool,
+    orders: Vec<Order>,
+    end: bool,
+}
+
+type Order = Box<dyn FnOnce(&mut Option<LogWriter>) + Send>;
+
+/// How the log is.
+#[derive(Clone, Debug, Default)]
+pub struct Health {
+    /// Why the last write or sync failed; none if it did not.
+    pub error: Option<String>,
+    /// A sync failed: nothing helps but a new base.
+    pub needs_base: bool,
+    /// When the last sync that succeeded was done.
+    pub last_sync: Option<Instant>,
+    /// How long it took.
+    pub last_sync_time: Duration,
+}
+
+/// The log cannot say that a change is kept; why.
+#[derive(Clone, Debug)]
+pub struct Unconfirmed(pub String);
+
+impl LiveLog {
+    /// A log that is switched off, and its thread.
+    ///
+    /// # Errors
+    /// Those of the system, which gives no thread.
+    pub fn start() -> std::io::Result<Arc<Self>> {
+        let log = Arc::new(Self {
+            on: AtomicBool::new(false),
+            policy: AtomicU8::new(SyncPolicy::EverySecond as u8),
+            gate: AtomicU8::new(OPEN),
+            position: AtomicU64::new(0),
+            synced: AtomicU64::new(0),
+            failures: AtomicU64::new(0),
+            syncs: AtomicU64::new(0),
+            buffer: Mutex::new(Buffer { limit: BUFFER_BYTES, ..Buffer::default() }),
+            control: Mutex::default(),
+            wake: Condvar::new(),
+            waiting: Mutex::default(),
+            latch: Mutex::default(),
+            health: Mutex::default(),
+        });
+        let own = log.clone();
+        thread::Builder::new().name("seendb-log".into()).spawn(move || Committer::new(own).run())?;
+        Ok(log)
+    }
+
+    /// Whether changes are logged.
+    #[must_use]
+    pub fn is_on(&self) -> bool {
+        self.on.load(Ordering::Relaxed)
+    }
+
+    /// When the log is synced.
+    #[must_use]
+    pub fn policy(&self) -> SyncPolicy {
+        match self.policy.load(Ordering::Relaxed) {
+            0 => SyncPolicy::Always,
+            1 => SyncPolicy::EverySecond,
+            _ => SyncPolicy::Never,
+        }
+    }
+
+    /// Choose when the log is synced.
+    pub fn set_policy(&self, policy: SyncPolicy) {
+        self.policy.store(policy as u8, Ordering::Relaxed);
+        self.wake.notify_one();
+    }
+
+    /// Where the last record ends.
+    #[must_use]
+    pub fn position(&self) -> u64 {
+        self.position.load(Ordering::Acquire)
+    }
+
+    /// All before this position is safe.
+    #[must_use]
+    pub fn synced(&self) -> u64 {
+        self.synced.load(Ordering::Acquire)
+    }
+
+    /// How often writing or syncing began to fail so far.
+    #[must_use]
+    pub fn failures(&self) -> u64 {
+        self.failures.load(Ordering::Acquire)
+    }
+
+    /// Syncs so far.
+    #[must_use]
+    pub fn syncs(&self) -> u64 {
+        self.syncs.load(Ordering::Relaxed)
+    }
+
+    /// How the log is.
+    #[must_use]
+    pub fn health(&self) -> Health {
+        self.health.lock().clone()
+    }
+
+    /// Bytes that wait to be written.
+    #[must_use]
+    pub fn buffered(&self) -> usize {
+        self.buffer.lock().bytes.len()
+    }
+
+    /// How old the oldest change is that is not synced.
+    #[must_use]
+    pub fn at_risk(&self) -> Duration {
+        self.buffer.lock().oldest().map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
+    /// Begin to log, at this position: under the locks of the cut of a first base, or before anybody changes anything. Records
+    /// are kept in memory until there is a [writer](Self::with_writer).
+    pub fn switch_on(&self, position: u64) {
+        let mut buffer = self.buffer.lock();
+        *buffer = Buffer { limit: BUFFER_BYTES_WITHOUT_FILE, ..Buffer::default() };
+        self.position.store(position, Ordering::Release);
+        self.synced.store(position, Ordering::Release);
+        self.on.store(true, Ordering::Release);
+    }
+
+    /// Log nothing any more. What waits is told that all is well: nobody asks for a log now.
+    pub fn switch_off(&self) {
+        self.on.store(false, Ordering::Release);
+        let mut buffer = self.buffer.lock();
+        *buffer = Buffer { limit: BUFFER_BYTES, ..Buffer::default() };
+        self.synced.store(self.position(), Ordering::Release);
+        drop(buffer);
+        *self.health.lock() = Health::default();
+        self.set_gate(OPEN);
+        self.wake_waiting();
+    }
+
+    /// The position of a cut: all that is recorded is before it. Called under the locks of the cut. After a failed sync nothing
+    /// from before it will be written any more: the base that is cut here has it.
+    #[must_use]
+    pub fn cut(&self) -> u64 {
+        let mut buffer = self.buffer.lock();
+        if self.health.lock().needs_base {
+            buffer.bytes.clear();
+            (buffer.since, buffer.unsynced_since) = (None, None);
+        }
+        self.position()
+    }
+
+    /// Work on the files, on the thread that writes them, and wait for it. There is none while the log is off.
+    pub fn with_writer<R: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Option<LogWriter>) -> R + Send + 'static,
+    ) -> Option<R> {
+        let (sender, receiver) = std::sync::mpsc::sync_channel(1);
+        let order: Order = Box::new(move |writer| drop(sender.send(work(writer))));
+        self.control.lock().orders.push(order);
+        self.wake.notify_one();
+        receiver.recv().ok()
+    }
+
+    /// Write what is there, sync it, and end the thread.
+    pub fn end(&self) {
+        self.control.lock().end = true;
+        self.wake.notify_one();
+    }
+
+    /// Whether changes may be made now.
+    #[must_use]
+    pub fn gate(&self) -> Gate {
+        match self.gate.load(Ordering::Relaxed) {
+            OPEN => Gate::Open,
+            FULL => {
+                let latch = self.latch.lock().clone();
+                if self.gate.load(Ordering::Acquire) == FULL { Gate::Wait(Wait::new(latch)) } else { Gate::Open }
+            }
+            _ => match &self.health.lock().error {
+                Some(error) => Gate::Refused(error.clone()),
+                None => Gate::Open,
+            },
+        }
+    }
+
+    /// Look whether changes have to wait; called now and then.
+    pub fn tick(&self) {
+        if self.is_on() {
+            self.look_at_gate(&self.buffer.lock());
+        }
+    }
+
+    fn look_at_gate(&self, buffer: &MutexGuard<'_, Buffer>) {
+        let late = self.policy() == SyncPolicy::EverySecond
+            && buffer.limit == BUFFER_BYTES
+            && buffer.oldest().is_some_and(|since| since.elapsed() > MOST_AT_RISK);
+        let gate = if late || buffer.bytes.len() > buffer.limit { FULL } else { OPEN };
+        if self.gate.load(Ordering::Relaxed) != FAILED {
+            self.set_gate(gate);
+        }
+    }
+
+    fn set_gate(&self, gate: u8) {
+        if self.gate.swap(gate, Ordering::AcqRel) == FULL && gate != FULL {
+            std::mem::take(&mut *self.latch.lock()).release();
+        }
+    }
+
+    /// Whether replies have to wait for [`confirm`](Self::confirm) at all.
+    #[must_use]
+    pub fn confirms(&self) -> bool {
+        self.is_on() && self.policy() == SyncPolicy::Always && self.synced() < self.position()
+    }
+
+    /// Wait until all that is committed now is synced. `failures` is what [`failures`](Self::failures) said before the commands
+    /// ran whose replies wait: if nothing went wrong since, and the log was failing already, they have changed nothing.
+    pub fn confirm(self: &Arc<Self>, failures: u64) -> Confirm {
+        self.confirm_position(self.position(), failures)
+    }
+
+    /// The same, for what is before this position.
+    pub fn confirm_position(self: &Arc<Self>, position: u64, failures: u64) -> Confirm {
+        Confirm { log: self.clone(), position, failures, asked: false }
+    }
+
+    fn append(&self, head: &[u8], records: &[u8]) {
+        let mut buffer = self.buffer.lock();
+        let first = buffer.bytes.is_empty();
+        let before = buffer.bytes.len();
+        buffer.bytes.extend_from_slice(head);
+        buffer.bytes.extend_from_slice(records);
+        let after = buffer.bytes.len();
+        self.position.fetch_add((after - before) as u64, Ordering::Release);
+        if first {
+            buffer.since = Some(Instant::now());
+        }
+        if after > buffer.limit {
+            self.look_at_gate(&buffer);
+        }
+        drop(buffer);
+        if first || (before < WRITE_AT_BYTES && after >= WRITE_AT_BYTES) {
+            self.control.lock().filled = true;
+            self.wake.notify_one();
+        }
+    }
+
+    fn wake_waiting(&self) {
+        let (synced, failing) = (self.synced(), self.gate.load(Ordering::Acquire) == FAILED);
+        let mut waiting = self.waiting.lock();
+        let ready: Vec<Waker> = waiting
+            .extract_if(.., |(position, _)| failing || *position <= synced)
+            .map(|(_, waker)| waker)
+            .collect();
+        drop(waiting);
+        ready.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl Buffer {
+    fn oldest(&self) -> Option<Instant> {
+        self.unsynced_since.or(self.since)
+    }
+}
+
+impl Journal for LiveLog {
+    fn record(&self, db: usize, name: &[u8], effect: &Effect<'_>) {
+        if self.is_on() {
+            stage(db, name, effect);
+        }
+    }
+
+    fn commit(&self) {
+        if self.is_on() {
+            with_staged(|head, records| self.append(head, records));
+        }
+    }
+
+    fn suspend(&self, group: &mut Group) {
+        if self.is_on() {
+            suspend(group);
+        }
+    }
+
+    fn commit_group(&self, group: Group) {
+        if self.is_on() {
+            unit(&group, |head, records| self.append(head, records));
+        }
+    }
+
+    fn is_strict(&self) -> bool {
+        self.is_on() && self.policy() == SyncPolicy::Always
+    }
+}
+
+/// Ends when a position is synced, or when that cannot be said.
+pub struct Confirm {
+    log: Arc<LiveLog>,
+    position: u64,
+    failures: u64,
+    asked: bool,
+}
+
+impl Confirm {
+    fn outcome(&self) -> Option<Result<(), Unconfirmed>> {
+        if self.log.synced() >= self.position || !self.log.is_on() {
+            return Some(Ok(()));
+        }
+        if self.log.gate.load(Ordering::Acquire) != FAILED {
+            return None;
+        }
+        if self.log.failures() == self.failures {
+            return Some(Ok(()));
+        }
+        let error = self.log.health.lock().error.clone().unwrap_or_default();
+        Some(Err(Unconfirmed(error)))
+    }
+}
+
+impl Future for Confirm {
+    type Output = Result<(), Unconfirmed>;
+
+    fn poll(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Self::Output> {
+        if let Some(outcome) = self.outcome() {
+            return Poll::Ready(outcome);
+        }
+        self.log.waiting.lock().push((self.position, task.waker().clone()));
+        if !self.asked {
+            self.asked = true;
+            let mut control = self.log.control.lock();
+            control.wanted = control.wanted.max(self.position);
+            drop(control);
+            self.log.wake.notify_one();
+        }
+        // The sync may have come in between.
+        self.outcome().map_or(Poll::Pending, Poll::Ready)
+    }
+}
+
+/// The thread that writes.
+struct Committer {
+    log: Arc<LiveLog>,
+    writer: Option<LogWriter>,
+    /// Bytes that a write was tried with, and that are to be tried again.
+    held: Vec<u8>,
+    next_sync: Instant,
+    /// Not before this after a failure.
+    not_before: Option<Instant>,
+}
+
+/// What the thread does next.
+struct Due {
+    orders: Vec<Order>,
+    write: bool,
+    sync: bool,
+    end: bool,
+}
+
+impl Committer {
+    fn new(log: Arc<LiveLog>) -> Self {
+        Self { log, writer: None, held: Vec::new(), next_sync: Instant::now(), not_before: None }
+    }
+
+    fn run(mut self) {
+        loop {
+            let due = self.wait();
+            due.orders.into_iter().for_each(|order| {
+                // What was committed before an order is written before it.
+                self.write();
+                order(&mut self.writer);
+                self.take_over();
+            });
+            if due.write || due.sync || due.end {
+                self.write();
+            }
+            if due.sync || due.end {
+                self.sync();
+            }
+            if due.end {
+                if let Some(writer) = self.writer.take()
+                    && let Err(error) = writer.close()
+                {
+                    tracing_error(&format!("the log could not be closed: {error}"));
+                }
+                return;
+            }
+        }
+    }
+
+    /// Wait until something is due.
+    fn wait(&mut self) -> Due {
+        let log = self.log.clone();
+        let mut control = log.control.lock();
+        loop {
+            let now = Instant::now();
+            let (wanted, policy) = (control.wanted > log.synced(), log.policy());
+            let failing = self.not_before.is_some_and(|time| now < time);
+            let usable = self.writer.as_ref().is_some_and(|writer| !writer.has_failed()) && !failing;
+            let (since, bytes) = {
+                let buffer = log.buffer.lock();
+                (buffer.since, buffer.bytes.len())
+            };
+            let write_at = since.map(|since| if bytes >= WRITE_AT_BYTES { now } else { since + WRITE_INTERVAL });
+            let has_held = !self.held.is_empty();
+            let unsynced = self.writer.as_ref().is_some_and(|writer| writer.synced() < writer.position());
+            let sync_at = match policy {
+                _ if wanted => Some(now),
+                SyncPolicy::Never => None,
+                SyncPolicy::Always => (unsynced || since.is_some()).then_some(write_at.unwrap_or(now)),
+                SyncPolicy::EverySecond => (unsynced || since.is_some()).then_some(self.next_sync),
+            };
+            let is_due = |at: Option<Instant>| usable && at.is_some_and(|at| at <= now);
+            let due = Due {
+                write: is_due(write_at) || (usable && has_held),
+                sync: is_due(sync_at),
+                end: control.end,
+                orders: std::mem::take(&mut control.orders),
+            };
+            if due.write || due.sync || due.end || !due.orders.is_empty() {
+                control.filled = false;
+                return due;
+            }
+            let next = if usable { write_at.into_iter().chain(sync_at).min() } else { self.not_before };
+            match next {
+                Some(at) => drop(log.wake.wait_until(&mut control, at)),
+                None => log.wake.wait(&mut control),
+            }
+        }
+    }
+
+    /// Follow what an order did with the files.
+    fn take_over(&mut self) {
+        let Some(writer) = &self.writer else {
+            self.held = Vec::new();
+            return;
+        };
+        let mut buffer = self.log.buffer.lock();
+        buffer.limit = BUFFER_BYTES;
+        if !writer.has_failed() && self.log.health.lock().needs_base {
+            // The base has all that was held.
+            self.held = Vec::new();
+            self.log.synced.fetch_max(writer.synced(), Ordering::AcqRel);
+            drop(buffer);
+            self.recovered();
+            return;
+        }
+        self.log.look_at_gate(&buffer);
+    }
+
+    /// Write what is in the buffer.
+    fn write(&mut self) {
+        if self.writer.as_ref().is_none_or(LogWriter::has_failed) {
+            return;
+        }
+        if self.held.is_empty() {
+            let mut buffer = self.log.buffer.lock();
+            std::mem::swap(&mut self.held, &mut buffer.bytes);
+            let since = buffer.since.take();
+            buffer.unsynced_since = buffer.unsynced_since.or(since);
+        }
+        let Some(writer) = &mut self.writer else { return };
+        match writer.append(&self.held) {
+            Ok(()) => {
+                self.held.clear();
+                self.held.shrink_to(KEPT_BYTES);
+                if self.not_before.is_some() {
+                    self.recovered();
+                }
+                self.log.look_at_gate(&self.log.buffer.lock());
+            }
+            Err(error) => self.failed(&error),
+        }
+    }
+
+    fn sync(&mut self) {
+        let Some(writer) = self.writer.as_mut().filter(|writer| !writer.has_failed()) else { return };
+        if !self.held.is_empty() && self.log.policy() == SyncPolicy::Always {
+            // What somebody waits for could not even be written.
+            return;
+        }
+        let begun = Instant::now();
+        self.next_sync = begun + SYNC_INTERVAL;
+        match writer.sync() {
+            Ok(()) => {
+                let synced = writer.synced();
+                let mut buffer = self.log.buffer.lock();
+                if self.held.is_empty() {
+                    buffer.unsynced_since = None;
+                }
+                self.log.look_at_gate(&buffer);
+                drop(buffer);
+                self.log.synced.fetch_max(synced, Ordering::AcqRel);
+                self.log.syncs.fetch_add(1, Ordering::Relaxed);
+                let mut health = self.log.health.lock();
+                (health.last_sync, health.last_sync_time) = (Some(Instant::now()), begun.elapsed());
+                drop(health);
+                self.log.wake_waiting();
+            }
+            Err(error) => self.failed(&error),
+        }
+    }
+
+    fn failed(&mut self, error: &WriteError) {
+        let first = self.not_before.is_none();
+        self.not_before = Some(Instant::now() + RETRY_INTERVAL);
+        let needs_base = !matches!(error, WriteError::Again(_));
+        let mut health = self.log.health.lock();
+        let news = first || needs_base != health.needs_base;
+        health.error = Some(error.to_string());
+        health.needs_base = needs_base;
+        drop(health);
+        if news {
+            tracing_error(&format!("the append-only log cannot be written, changes are refused: {error}"));
+            self.log.failures.fetch_add(1, Ordering::AcqRel);
+        }
+        self.log.set_gate(FAILED);
+        self.log.wake_waiting();
+    }
+
+    fn recovered(&mut self) {
+        self.not_before = None;
+        let mut health = self.log.health.lock();
+        (health.error, health.needs_base) = (None, false);
+        drop(health);
+        self.log.set_gate(OPEN);
+        tracing_info("the append-only log is written again");
+        self.log.wake_waiting();
+    }
+}
+
+#[cfg(feature = "server")]
+fn tracing_error(text: &str) {
+    tracing::error!("{text}");
+}
+
+#[cfg(feature = "server")]
+fn tracing_info(text: &str) {
+    tracing::info!("{text}");
+}
+
+#[cfg(not(feature = "server"))]
+fn tracing_error(_: &str) {}
+
+#[cfg(not(feature = "server"))]
+fn tracing_info(_: &str) {}
