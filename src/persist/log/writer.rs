@@ -1,0 +1,430 @@
+//! Writing a log.
+//!
+//! | what failed | then |
+//! | --- | --- |
+//! | writing a batch, also in part; making the next segment; a manifest | [`WriteError::Again`]: nothing is lost and nothing promised; the next append goes to the same place |
+//! | syncing a segment | [`WriteError::Failed`]: what was written since the last sync may be gone, though a later sync would succeed. That segment is never written or synced again |
+//! | anything after that | [`WriteError::Unusable`], until [`LogWriter::restart_after_failure`] |
+//!
+//! A writer never continues a segment that it has not begun: behind the end of one that was read there may be batches that
+//! were cut off, and they must not come back. A segment is begun when all before is synced, and is written to when a
+//! manifest that names it is safe. Files are removed when a manifest that does not name them is safe.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::batch::{ALIGNMENT, Header, batch_bytes};
+use super::manifest::{self, Base, Manifest, Segment};
+use super::reader::LogEnd;
+use super::segment;
+use super::{LogId, batch};
+use crate::persist::files::{File, Files};
+
+/// A batch up to this size is written with one call, from a buffer that is kept.
+const BUFFER_BYTES: usize = 1 << 20;
+
+/// Something could not be written.
+#[derive(Debug, thiserror::Error)]
+pub enum WriteError {
+    /// It may be tried again: nothing that was appended is lost.
+    #[error(transparent)]
+    Again(io::Error),
+    /// A sync failed: what was appended since the last one may or may not be kept, and the writer is unusable now.
+    #[error("sync of the log failed: {0}")]
+    Failed(io::Error),
+    /// A sync failed earlier.
+    #[error("an earlier sync of the log failed")]
+    Unusable,
+}
+
+/// Appends to a log. Dropping it leaves the log as it is after a crash of the process.
+pub struct LogWriter {
+    files: Arc<dyn Files>,
+    folder: PathBuf,
+    segment_bytes: u64,
+    /// As it was written last; its last segment is the current one.
+    manifest: Manifest,
+    current: OpenSegment,
+    /// The next segment, on disk, while no manifest that names it is known to be safe. One may be in place already, so there
+    /// is no way back to the current segment.
+    pending: Option<OpenSegment>,
+    next_number: u64,
+    position: u64,
+    synced: u64,
+    failed: bool,
+    buffer: Vec<u8>,
+}
+
+struct OpenSegment {
+    file: Box<dyn File>,
+    number: u64,
+    first: u64,
+    /// Where the next batch goes.
+    offset: u64,
+    length: u64,
+}
+
+impl OpenSegment {
+    fn entry(&self) -> Segment {
+        Segment { number: self.number, first: self.first, file: segment::file_name(self.number) }
+    }
+}
+
+impl LogWriter {
+    /// Begin a new log, on a base or on nothing; one that is in the folder is given up.
+    ///
+    /// # Errors
+    /// Those of the system: the log that was there is still the one that counts, or the new one is.
+    pub fn create(
+        files: Arc<dyn Files>,
+        folder: &Path,
+        base: Option<Base>,
+        segment_bytes: u64,
+    ) -> io::Result<LogWriter> {
+        files.create_folder(folder)?;
+        files.sync_folder(folder.parent().unwrap_or(Path::new("/")))?;
+        let manifest = Manifest { id: LogId::random(), base, segments: Vec::new(), closed: None };
+        let position = manifest.cut();
+        Self::begin(files, folder, manifest, position, segment_bytes)
+    }
+
+    /// Continue a log that was read, in a new segment.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn open(files: Arc<dyn Files>, folder: &Path, end: LogEnd, segment_bytes: u64) -> io::Result<LogWriter> {
+        let last = end.manifest.segments.last().cloned();
+        if let Some(last) = &last {
+            settle(&*files, &folder.join(&last.file), end.unsynced)?;
+        }
+        let mut manifest = Manifest { closed: None, ..end.manifest };
+        let (cut, mut ends) = (manifest.cut(), end.segment_ends.into_iter());
+        manifest.segments.retain(|segment| ends.next().is_some_and(|end| end > cut && end > segment.first));
+        let writer = Self::begin(files, folder, manifest, end.position, segment_bytes)?;
+        if let Some(last) = last.filter(|last| writer.manifest.segments.contains(last)) {
+            // Gives back reserved room, and what was cut off; nothing depends on it.
+            let file = writer.files.open_to_write(&folder.join(&last.file));
+            let _ = file.and_then(|file| file.set_length(end.unsynced.1));
+        }
+        Ok(writer)
+    }
+
+    fn begin(
+        files: Arc<dyn Files>,
+        folder: &Path,
+        manifest: Manifest,
+        position: u64,
+        segment_bytes: u64,
+    ) -> io::Result<LogWriter> {
+        // No file that is there is written over: it may belong to the log that still counts.
+        let taken = files.list(folder)?.iter().filter_map(|name| segment::number_of(name.to_str()?)).max();
+        let mut next_number = taken.max(manifest.segments.iter().map(|segment| segment.number).max()).unwrap_or(0) + 1;
+        let maker = Maker { files: &*files, folder, id: manifest.id, segment_bytes };
+        let current = maker.make(&mut next_number, position, 0)?;
+        let manifest = with_segment(manifest, &current);
+        manifest.write(&*files, folder)?;
+        let (folder, buffer) = (folder.to_owned(), Vec::new());
+        let writer = LogWriter {
+            files,
+            folder,
+            segment_bytes,
+            manifest,
+            current,
+            pending: None,
+            next_number,
+            position,
+            synced: position,
+            failed: false,
+            buffer,
+        };
+        writer.remove_strays();
+        Ok(writer)
+    }
+
+    /// The position of the next record.
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// Everything below this position is safe.
+    pub fn synced(&self) -> u64 {
+        self.synced
+    }
+
+    /// Bytes of records that are not in the base.
+    pub fn bytes_since_base(&self) -> u64 {
+        self.position.saturating_sub(self.manifest.cut())
+    }
+
+    /// Which files make up the log.
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// Whether a sync failed, so that only a [restart](Self::restart_after_failure) helps.
+    pub fn has_failed(&self) -> bool {
+        self.failed
+    }
+
+    /// Append whole records as one batch; nothing if there are none. They are safe after the next [`sync`](Self::sync).
+    ///
+    /// # Errors
+    /// [`WriteError`]. After [`Again`](WriteError::Again) the position is as before.
+    pub fn append(&mut self, records: &[u8]) -> Result<(), WriteError> {
+        if records.is_empty() {
+            return Ok(());
+        }
+        self.usable()?;
+        let bytes = batch_bytes(records.len() as u64);
+        while self.pending.is_some() || self.current.offset + bytes > self.current.length {
+            self.rotate(bytes)?;
+        }
+        self.write_batch(records)
+    }
+
+    /// Make safe what was appended.
+    ///
+    /// # Errors
+    /// [`WriteError::Failed`], [`WriteError::Unusable`].
+    pub fn sync(&mut self) -> Result<(), WriteError> {
+        self.usable()?;
+        if self.synced < self.position { self.sync_current() } else { Ok(()) }
+    }
+
+    /// Write down what is known to be synced, for whoever reads the log. Batches do that too, but only for what was synced
+    /// before them. The mark itself is not synced.
+    ///
+    /// # Errors
+    /// [`WriteError`].
+    pub fn mark(&mut self) -> Result<(), WriteError> {
+        self.usable()?;
+        self.write_batch(&[])
+    }
+
+    /// Put a new base under the log, and give up the segments that lie below its cut. The base's file is in the log's folder
+    /// and safe there, and so is its name, which [`next_base_name`] gave.
+    ///
+    /// # Errors
+    /// [`WriteError::Again`]: the old base may count or the new one, and both must stay. [`WriteError::Unusable`].
+    pub fn retire(&mut self, base: Base) -> Result<(), WriteError> {
+        self.usable()?;
+        if base.cut < self.manifest.cut() {
+            return Err(WriteError::Again(io::ErrorKind::InvalidInput.into()));
+        }
+        if self.pending.is_some() {
+            self.rotate(0)?;
+        }
+        let mut manifest = Manifest { base: Some(base), ..self.manifest.clone() };
+        let ends: Vec<u64> = manifest.segments.iter().skip(1).map(|next| next.first).collect();
+        let covered = ends.iter().take_while(|end| **end <= manifest.cut()).count();
+        manifest.segments.drain(..covered);
+        self.put(manifest)?;
+        self.remove_strays();
+        Ok(())
+    }
+
+    /// After a failed sync: go on from the base's cut, in a new segment, without those that were there. Records from the cut
+    /// on must be appended again. The base's file is in the log's folder and safe there.
+    ///
+    /// # Errors
+    /// [`WriteError::Again`]: the old base may count or the new one, and both must stay.
+    pub fn restart_after_failure(&mut self, base: Base) -> Result<(), WriteError> {
+        let cut = base.cut;
+        let segment = self.make_segment(cut, 0)?;
+        let manifest = Manifest { base: Some(base), segments: vec![segment.entry()], ..self.manifest.clone() };
+        let prepared = manifest.prepare(&*self.files, &self.folder).inspect_err(|_| {
+            // No manifest names it. If the disk is full, it must not get fuller with every attempt.
+            let _ = self.files.remove(&self.folder.join(segment::file_name(segment.number)));
+        });
+        prepared.and_then(|()| Manifest::replace(&*self.files, &self.folder)).map_err(WriteError::Again)?;
+        self.manifest = manifest;
+        (self.current, self.pending, self.failed) = (segment, None, false);
+        (self.position, self.synced) = (cut, cut);
+        self.remove_strays();
+        Ok(())
+    }
+
+    /// Sync everything and write down that it is. The reserved room is given back.
+    ///
+    /// # Errors
+    /// [`WriteError`].
+    pub fn close(mut self) -> Result<(), WriteError> {
+        self.finish()
+    }
+
+    /// [Close](Self::close) a log that is switched off: what happens from now on will not be in it.
+    ///
+    /// # Errors
+    /// [`WriteError`].
+    pub fn switch_off(mut self, now_ms: u64) -> Result<(), WriteError> {
+        self.finish()?;
+        let mut manifest = Manifest { closed: Some(now_ms), ..self.manifest.clone() };
+        manifest.segments.extend(self.pending.as_ref().map(OpenSegment::entry));
+        manifest.write(&*self.files, &self.folder).map_err(WriteError::Again)
+    }
+
+    fn finish(&mut self) -> Result<(), WriteError> {
+        self.sync()?;
+        self.mark()?;
+        self.sync_current()?;
+        // Nothing depends on it.
+        let _ = self.current.file.set_length(self.current.offset);
+        Ok(())
+    }
+
+    fn usable(&self) -> Result<(), WriteError> {
+        if self.failed { Err(WriteError::Unusable) } else { Ok(()) }
+    }
+
+    fn write_batch(&mut self, records: &[u8]) -> Result<(), WriteError> {
+        let header = Header::new(&self.manifest.id, self.position, self.synced, records);
+        let header = header.ok_or_else(|| WriteError::Again(io::ErrorKind::InvalidInput.into()))?;
+        let OpenSegment { file, number, offset, .. } = &self.current;
+        let encoded = header.encode(&self.manifest.id, *number);
+        let padding = &[0; ALIGNMENT][..records.len().next_multiple_of(ALIGNMENT) - records.len()];
+        let behind = offset + batch::HEADER_BYTES as u64;
+        let written = if records.len() <= BUFFER_BYTES {
+            self.buffer.clear();
+            [&encoded, records, padding].iter().for_each(|part| self.buffer.extend_from_slice(part));
+            file.write_all_at(&self.buffer, *offset)
+        } else {
+            file.write_all_at(&encoded, *offset)
+                .and_then(|()| file.write_all_at(records, behind))
+                .and_then(|()| file.write_all_at(padding, behind + records.len() as u64))
+        };
+        written.map_err(WriteError::Again)?;
+        self.current.offset += header.batch_bytes();
+        self.position = header.end();
+        Ok(())
+    }
+
+    fn sync_current(&mut self) -> Result<(), WriteError> {
+        if let Err(error) = self.current.file.sync() {
+            self.failed = true;
+            return Err(WriteError::Failed(error));
+        }
+        self.synced = self.position;
+        Ok(())
+    }
+
+    /// Go to a new segment, in which a batch of so many bytes has room.
+    fn rotate(&mut self, bytes: u64) -> Result<(), WriteError> {
+        let next = match self.pending.take() {
+            Some(pending) => pending,
+            None => {
+                self.sync()?;
+                self.make_segment(self.position, bytes)?
+            }
+        };
+        let manifest = with_segment(self.manifest.clone(), &next);
+        self.pending = Some(next);
+        self.put(manifest)?;
+        if let Some(next) = self.pending.take() {
+            self.current = next;
+        }
+        Ok(())
+    }
+
+    fn make_segment(&mut self, first: u64, bytes: u64) -> Result<OpenSegment, WriteError> {
+        let (id, segment_bytes) = (self.manifest.id, self.segment_bytes);
+        let maker = Maker { files: &*self.files, folder: &self.folder, id, segment_bytes };
+        maker.make(&mut self.next_number, first, bytes).map_err(WriteError::Again)
+    }
+
+    fn put(&mut self, manifest: Manifest) -> Result<(), WriteError> {
+        manifest.write(&*self.files, &self.folder).map_err(WriteError::Again)?;
+        self.manifest = manifest;
+        Ok(())
+    }
+
+    /// Remove segments and bases that the manifest does not name. Those that stay are tried again next time.
+    fn remove_strays(&self) {
+        let Ok(names) = self.files.list(&self.folder) else { return };
+        for name in names.iter().filter_map(|name| name.to_str()) {
+            let is_base = self.manifest.base.as_ref().is_some_and(|base| base.file == name);
+            let is_segment = self.manifest.segments.iter().any(|segment| segment.file == name);
+            let ours = segment::number_of(name).is_some() || base_number_of(name).is_some();
+            if (ours || name == manifest::TEMPORARY_NAME) && !is_base && !is_segment {
+                let _ = self.files.remove(&self.folder.join(name));
+            }
+        }
+    }
+}
+
+/// The manifest with one more segment, and without those that turned out empty.
+fn with_segment(mut manifest: Manifest, next: &OpenSegment) -> Manifest {
+    manifest.segments.push(next.entry());
+    let firsts: Vec<u64> = manifest.segments.iter().skip(1).map(|segment| segment.first).collect();
+    let mut ends = firsts.into_iter().chain([u64::MAX]);
+    manifest.segments.retain(|segment| ends.next().is_some_and(|end| end > segment.first));
+    manifest
+}
+
+/// Makes segments.
+struct Maker<'a> {
+    files: &'a dyn Files,
+    folder: &'a Path,
+    id: LogId,
+    segment_bytes: u64,
+}
+
+impl Maker<'_> {
+    /// A segment on disk, safe but for the manifest. What fails is not used again, but a file of another name made.
+    fn make(&self, next_number: &mut u64, first: u64, batch: u64) -> io::Result<OpenSegment> {
+        let number = *next_number;
+        *next_number += 1;
+        let path = self.folder.join(segment::file_name(number));
+        let offset = segment::HEADER_BYTES as u64;
+        let length = self.segment_bytes.max(offset + batch);
+        let make = || {
+            let file = self.files.create(&path)?;
+            file.allocate(length)?;
+            file.write_all_at(&segment::Header { id: self.id, number, first }.encode(), 0)?;
+            file.sync()?;
+            self.files.sync_folder(self.folder)?;
+            Ok(OpenSegment { file, number, first, offset, length })
+        };
+        make().inspect_err(|_| {
+            let _ = self.files.remove(&path);
+        })
+    }
+}
+
+/// Make safe what was read from a segment though nothing tells that it was synced. It is written once more: after a sync
+/// that failed, the system may take what it has in memory for safe, though it is not on disk.
+fn settle(files: &dyn Files, path: &Path, (from, to): (u64, u64)) -> io::Result<()> {
+    if from >= to {
+        return Ok(());
+    }
+    let file = files.open_to_write(path)?;
+    let (mut at, mut buffer) = (from, vec![0; BUFFER_BYTES]);
+    while at < to {
+        let piece = &mut buffer[..(to - at).min(BUFFER_BYTES as u64) as usize];
+        let read = file.read_full_at(piece, at)?;
+        if read == 0 {
+            break;
+        }
+        file.write_all_at(&piece[..read], at)?;
+        at += read as u64;
+    }
+    file.sync()
+}
+
+/// A file name for a base that no other in the folder has.
+///
+/// # Errors
+/// Those of the system.
+pub fn next_base_name(files: &dyn Files, folder: &Path) -> io::Result<String> {
+    let taken = files.list(folder)?.iter().filter_map(|name| base_number_of(name.to_str()?)).max();
+    Ok(base_name(taken.unwrap_or(0) + 1))
+}
+
+fn base_name(number: u64) -> String {
+    format!("base-{number}.rdb")
+}
+
+fn base_number_of(name: &str) -> Option<u64> {
+    let digits = name.strip_prefix("base-")?.strip_suffix(".rdb")?;
+    digits.parse().ok().filter(|number| base_name(*number) == name)
+}
