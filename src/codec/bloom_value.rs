@@ -361,6 +361,15 @@ impl<'a> BloomValue<'a> {
         &self.links
     }
 
+    /// Whether the bits can be decompressed.
+    ///
+    /// # Errors
+    ///
+    /// [`Malformed`] when they cannot.
+    pub fn check_bits(&self) -> Result<(), Malformed> {
+        self.arrays.iter().try_for_each(|array| array.pieces(|_, _| {}))
+    }
+
     /// Bytes of the bits of all links.
     pub fn bit_bytes(&self) -> u64 {
         self.links.iter().map(|link| link.shape.bytes).fold(0, u64::saturating_add)
@@ -431,7 +440,7 @@ impl<'a> BloomValue<'a> {
 }
 
 /// Writes a piece that begins at a word into the words of an empty array.
-fn copy_piece(words: &mut [u64], offset: usize, piece: &[u8]) {
+pub(crate) fn copy_piece(words: &mut [u64], offset: usize, piece: &[u8]) {
     const WORD_BYTES: usize = size_of::<u64>();
     for (word, bytes) in words[offset / WORD_BYTES..].iter_mut().zip(piece.chunks(WORD_BYTES)) {
         let mut whole = [0; WORD_BYTES];

@@ -3,3 +3,4 @@
 pub mod files;
 pub mod record;
 pub mod replay;
+pub mod snapshot;
