@@ -182,21 +182,27 @@ fn decode_link(link: &[u8; LINK_BYTES]) -> Option<LinkInfo> {
     (bloom::is_rate(error) && sized && hashed && shape.is_sound()).then_some(LinkInfo { shape, items })
 }
 
-/// The chain as a packed payload, if it is small and of the usual kind.
-pub(super) fn pack(links: &[LinkInfo], options: u32, growth: u32) -> Option<Vec<u8>> {
+/// Length of the packed payload of a chain, if it is small and of the usual kind.
+pub(super) fn packed_len(links: &[LinkInfo], options: u32, growth: u32) -> Option<usize> {
     if !matches!(options, options::SCALING | options::FIXED) || links.len() > usize::from(u8::MAX) {
         return None;
     }
     let packs = |link: &LinkInfo| packed_bloom::fits(&link.shape, growth) && packed_bloom::fits_items(link.items);
     let len = packed_bloom::payload_len(links.iter().map(|link| &link.shape));
-    if len > PACKED_MAX_BYTES || !links.iter().all(packs) {
-        return None;
-    }
-    let shapes = links.iter().map(|link| &link.shape);
-    let mut payload = vec![0; len];
-    packed_bloom::create_chain(&mut payload, options, growth, shapes);
-    let mut chain = PackedBloomMut::new(&mut payload);
+    (len <= PACKED_MAX_BYTES && links.iter().all(packs)).then_some(len)
+}
+
+/// Writes a chain that [packs](packed_len) into so many zero bytes, with all bits 0.
+pub(super) fn write_packed(payload: &mut [u8], links: &[LinkInfo], options: u32, growth: u32) {
+    packed_bloom::create_chain(payload, options, growth, links.iter().map(|link| &link.shape));
+    let mut chain = PackedBloomMut::new(payload);
     links.iter().enumerate().for_each(|(i, link)| chain.set_items(i, link.items));
+}
+
+/// The chain as a packed payload, if it is small and of the usual kind.
+fn pack(links: &[LinkInfo], options: u32, growth: u32) -> Option<Vec<u8>> {
+    let mut payload = vec![0; packed_len(links, options, growth)?];
+    write_packed(&mut payload, links, options, growth);
     Some(payload)
 }
 

@@ -32,8 +32,10 @@
 //! [`BloomValue::build`] takes the memory for the bits, after it has asked the limit; the array of a link is as large as the
 //! string that holds it, and that is there, or compressed to not less than a 88th of it.
 
-use super::bloom::{Decoded, MAX_LINKS, pack};
-use super::rdb::{self, Malformed, ModuleId, Reader};
+use smallvec::SmallVec;
+
+use super::bloom::{Decoded, MAX_LINKS, packed_len, write_packed};
+use super::rdb::{self, Input, Malformed, ModuleId, Reader};
 use super::rdb_string::RdbString;
 use crate::filters::bits::{AllocError, BitArray};
 use crate::filters::bloom::{self, Shape};
@@ -213,15 +215,99 @@ pub enum ValueError {
     Memory(#[from] AllocError),
 }
 
+/// The fields of a chain before its links.
+#[derive(Clone, Copy, Debug)]
+pub struct ChainFields {
+    /// Version of the encoding.
+    pub encver: u16,
+    /// Items of the chain.
+    pub items: u64,
+    /// Number of its links, from 1 to [`MAX_LINKS`].
+    pub links: usize,
+    /// Its options.
+    pub options: u32,
+    /// Its growth.
+    pub growth: u32,
+}
+
+impl ChainFields {
+    /// The fields that come after this module id.
+    ///
+    /// # Errors
+    ///
+    /// [`ValueError::Type`], [`ValueError::Chain`], or what the input says.
+    pub fn read<I: Input, E: From<I::Error> + From<ValueError>>(input: &mut I, id: ModuleId) -> Result<ChainFields, E> {
+        let encver = id.encver();
+        if id.name() != BLOOM_ID.name() || encver > BLOOM_ID.encver() {
+            return Err(ValueError::Type.into());
+        }
+        let (items, count) = (input.unsigned()?, input.unsigned()?);
+        let options = if encver >= 2 { input.unsigned()? } else { 0 };
+        let growth = if encver >= 4 { input.unsigned()? } else { OLD_GROWTH };
+        let narrow = |field| u32::try_from(field).map_err(|_| ValueError::Chain);
+        let (options, growth) = (narrow(options)?, narrow(growth)?);
+        let links = usize::try_from(count).ok().filter(|count| (1..=MAX_LINKS).contains(count));
+        Ok(ChainFields { encver, items, links: links.ok_or(ValueError::Chain)?, options, growth })
+    }
+}
+
+/// The fields of a link before its bits, as they stand.
+#[derive(Clone, Copy, Debug)]
+pub struct LinkFields {
+    entries: u64,
+    error: f64,
+    hashes: u64,
+    bits_per_entry: f64,
+    bits: u64,
+    log2_bits: u64,
+}
+
+impl LinkFields {
+    /// The fields that are next.
+    ///
+    /// # Errors
+    ///
+    /// What the input says.
+    pub fn read<I: Input>(input: &mut I, encver: u16) -> Result<LinkFields, I::Error> {
+        let (entries, error) = (input.unsigned()?, input.double()?);
+        let (hashes, bits_per_entry) = (input.unsigned()?, input.double()?);
+        let (bits, log2_bits) = match encver {
+            0 => ((entries as f64 * bits_per_entry) as u64, 0),
+            _ => (input.unsigned()?, input.unsigned()?),
+        };
+        Ok(LinkFields { entries, error, hashes, bits_per_entry, bits, log2_bits })
+    }
+
+    /// The shape of a link whose array has so many bytes, if a filter of it can be served.
+    #[must_use]
+    pub fn shape(&self, bytes: u64) -> Option<Shape> {
+        let shape = Shape {
+            entries: self.entries,
+            error: self.error,
+            bits_per_entry: self.bits_per_entry,
+            hashes: u32::try_from(self.hashes).ok()?,
+            bits: self.bits,
+            bytes,
+            log2_bits: u8::try_from(self.log2_bits).ok().filter(|log2| *log2 < 64)?,
+        };
+        // Equal to nothing where `bits_per_entry` is NaN.
+        let hashed = f64::from(shape.hashes) == bloom::hashes_of(shape.bits_per_entry);
+        let held = shape.bits.div_ceil(8) <= shape.bytes;
+        let covers = shape.log2_bits == 0 || shape.bits == 0 || shape.bits >= 1 << shape.log2_bits;
+        (bloom::is_rate(shape.error) && hashed && held && covers && shape.is_sound()).then_some(shape)
+    }
+}
+
 /// A value that was read and found sound, its bits still where they stood.
 #[derive(Debug)]
 pub struct BloomValue<'a> {
     items: u64,
     options: u32,
     growth: u32,
-    links: Vec<LinkInfo>,
+    /// Most chains have one link: no memory is taken for those.
+    links: SmallVec<[LinkInfo; 1]>,
     /// The bits of each of them.
-    arrays: Vec<RdbString<'a>>,
+    arrays: SmallVec<[RdbString<'a>; 1]>,
 }
 
 impl<'a> BloomValue<'a> {
@@ -231,26 +317,64 @@ impl<'a> BloomValue<'a> {
     ///
     /// [`ValueError`], but for a limit or a lack of memory.
     pub fn read(reader: &mut Reader<'a>) -> Result<BloomValue<'a>, ValueError> {
-        let id = ModuleId::from_code(reader.length()?);
-        let encver = id.encver();
-        if id.name() != BLOOM_ID.name() || encver > BLOOM_ID.encver() {
-            return Err(ValueError::Type);
+        BloomValue::read_from(reader)
+    }
+
+    /// The same, written without opcodes and end mark, as pre-releases of Redis 4.0 did.
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read).
+    pub fn read_plain(reader: &mut Reader<'a>) -> Result<BloomValue<'a>, ValueError> {
+        BloomValue::read_from(&mut Plain(reader))
+    }
+
+    fn read_from<I>(input: &mut I) -> Result<BloomValue<'a>, ValueError>
+    where
+        I: Input<Error = Malformed, Text = RdbString<'a>>,
+    {
+        let id = ModuleId::from_code(input.length()?);
+        let chain = ChainFields::read::<_, ValueError>(input, id)?;
+        let (mut links, mut arrays) = (SmallVec::new(), SmallVec::new());
+        for i in 0..chain.links {
+            let fields = LinkFields::read(input, chain.encver)?;
+            input.string_opcode()?;
+            let (array, items) = (input.text()?, input.unsigned()?);
+            let shape = fields.shape(array.len()).ok_or(ValueError::Link(i))?;
+            links.push(LinkInfo { shape, items });
+            arrays.push(array);
         }
-        let (items, count) = (reader.unsigned()?, reader.unsigned()?);
-        let options = if encver >= 2 { reader.unsigned()? } else { 0 };
-        let growth = if encver >= 4 { reader.unsigned()? } else { OLD_GROWTH };
-        let narrow = |field| u32::try_from(field).map_err(|_| ValueError::Chain);
-        let (options, growth) = (narrow(options)?, narrow(growth)?);
-        let count = usize::try_from(count).ok().filter(|count| (1..=MAX_LINKS).contains(count));
-        let mut value = BloomValue { items, options, growth, links: Vec::new(), arrays: Vec::new() };
-        for i in 0..count.ok_or(ValueError::Chain)? {
-            let link = RawLink::read(reader, encver)?;
-            let shape = link.shape().ok_or(ValueError::Link(i))?;
-            value.links.push(LinkInfo { shape, items: link.items });
-            value.arrays.push(link.array);
-        }
-        reader.end()?;
-        Ok(value)
+        input.end()?;
+        Ok(BloomValue { items: chain.items, options: chain.options, growth: chain.growth, links, arrays })
+    }
+
+    /// Items of the chain.
+    pub fn items(&self) -> u64 {
+        self.items
+    }
+
+    /// Options of the chain.
+    pub fn options(&self) -> u32 {
+        self.options
+    }
+
+    /// Growth of the chain.
+    pub fn growth(&self) -> u32 {
+        self.growth
+    }
+
+    /// The links, oldest first.
+    pub fn links(&self) -> &[LinkInfo] {
+        &self.links
+    }
+
+    /// Whether the bits can be decompressed.
+    ///
+    /// # Errors
+    ///
+    /// [`Malformed`] when they cannot.
+    pub fn check_bits(&self) -> Result<(), Malformed> {
+        self.arrays.iter().try_for_each(|array| array.pieces(|_, _| {}))
     }
 
     /// Bytes of the bits of all links.
@@ -269,24 +393,47 @@ impl<'a> BloomValue<'a> {
         if bytes > limit_bytes {
             return Err(ValueError::Limit { bytes });
         }
-        let sum = self.links.iter().map(|link| link.items).fold(0, u64::wrapping_add);
-        // The packed form has no place for a sum that is another.
-        let packed = if sum == self.items { pack(&self.links, self.options, self.growth) } else { None };
-        match packed {
-            Some(payload) => self.fill_packed(payload),
-            None => self.build_large(),
+        match self.packed_len() {
+            Some(len) => {
+                let mut payload = vec![0; len];
+                self.write_packed(&mut payload)?;
+                Ok(Decoded::Packed(payload))
+            }
+            None => Ok(Decoded::Large(self.build_large()?)),
         }
     }
 
-    fn fill_packed(self, mut payload: Vec<u8>) -> Result<Decoded, ValueError> {
-        let mut chain = PackedBloomMut::new(&mut payload);
+    /// Length of the chain's packed payload, if it is small and of the usual kind.
+    pub fn packed_len(&self) -> Option<usize> {
+        let sum = self.links.iter().map(|link| link.items).fold(0, u64::wrapping_add);
+        // The packed form has no place for a sum that is another.
+        if sum == self.items { packed_len(&self.links, self.options, self.growth) } else { None }
+    }
+
+    /// Writes a chain that packs into [so many](Self::packed_len) zero bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`Malformed`] when bits cannot be decompressed.
+    ///
+    /// # Panics
+    ///
+    /// If the bytes are fewer.
+    pub fn write_packed(self, payload: &mut [u8]) -> Result<(), Malformed> {
+        write_packed(payload, &self.links, self.options, self.growth);
+        let mut chain = PackedBloomMut::new(payload);
         for (i, array) in self.arrays.into_iter().enumerate() {
             array.pieces(|offset, piece| chain.or_bytes(i, offset, piece))?;
         }
-        Ok(Decoded::Packed(payload))
+        Ok(())
     }
 
-    fn build_large(self) -> Result<Decoded, ValueError> {
+    /// The chain with allocations of its own.
+    ///
+    /// # Errors
+    ///
+    /// As [`build`](Self::build), without a limit.
+    pub fn build_large(self) -> Result<ScalableBloom, ValueError> {
         let mut links = Vec::with_capacity(self.links.len());
         for (i, (info, array)) in self.links.iter().zip(self.arrays).enumerate() {
             let mut bits = BitArray::zeroed(info.shape.bytes)?;
@@ -295,12 +442,12 @@ impl<'a> BloomValue<'a> {
             links.push(Link::new(info.shape, info.items, bits).ok_or(ValueError::Link(i))?);
         }
         let chain = ScalableBloom::from_links(self.options, self.growth, self.items, links);
-        Ok(Decoded::Large(chain.ok_or(ValueError::Chain)?))
+        chain.ok_or(ValueError::Chain)
     }
 }
 
 /// Writes a piece that begins at a word into the words of an empty array.
-fn copy_piece(words: &mut [u64], offset: usize, piece: &[u8]) {
+pub(crate) fn copy_piece(words: &mut [u64], offset: usize, piece: &[u8]) {
     const WORD_BYTES: usize = size_of::<u64>();
     for (word, bytes) in words[offset / WORD_BYTES..].iter_mut().zip(piece.chunks(WORD_BYTES)) {
         let mut whole = [0; WORD_BYTES];
@@ -313,45 +460,30 @@ fn copy_piece(words: &mut [u64], offset: usize, piece: &[u8]) {
     }
 }
 
-/// The fields of a link as they stand.
-struct RawLink<'a> {
-    entries: u64,
-    error: f64,
-    hashes: u64,
-    bits_per_entry: f64,
-    bits: u64,
-    log2_bits: u64,
-    array: RdbString<'a>,
-    items: u64,
-}
+/// Fields without opcodes before them.
+struct Plain<'r, I>(&'r mut I);
 
-impl<'a> RawLink<'a> {
-    fn read(reader: &mut Reader<'a>, encver: u16) -> Result<RawLink<'a>, Malformed> {
-        let (entries, error) = (reader.unsigned()?, reader.double()?);
-        let (hashes, bits_per_entry) = (reader.unsigned()?, reader.double()?);
-        let (bits, log2_bits) = match encver {
-            0 => ((entries as f64 * bits_per_entry) as u64, 0),
-            _ => (reader.unsigned()?, reader.unsigned()?),
-        };
-        let (array, items) = (RdbString::read_field(reader)?, reader.unsigned()?);
-        Ok(RawLink { entries, error, hashes, bits_per_entry, bits, log2_bits, array, items })
+impl<I: Input> Input for Plain<'_, I> {
+    type Error = I::Error;
+    type Text = I::Text;
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], I::Error> {
+        self.0.array()
     }
 
-    /// Its shape, if a filter of it can be served.
-    fn shape(&self) -> Option<Shape> {
-        let shape = Shape {
-            entries: self.entries,
-            error: self.error,
-            bits_per_entry: self.bits_per_entry,
-            hashes: u32::try_from(self.hashes).ok()?,
-            bits: self.bits,
-            bytes: self.array.len(),
-            log2_bits: u8::try_from(self.log2_bits).ok().filter(|log2| *log2 < 64)?,
-        };
-        // Equal to nothing where `bits_per_entry` is NaN.
-        let hashed = f64::from(shape.hashes) == bloom::hashes_of(shape.bits_per_entry);
-        let held = shape.bits.div_ceil(8) <= shape.bytes;
-        let covers = shape.log2_bits == 0 || shape.bits == 0 || shape.bits >= 1 << shape.log2_bits;
-        (bloom::is_rate(shape.error) && hashed && held && covers && shape.is_sound()).then_some(shape)
+    fn skip(&mut self, len: u64) -> Result<(), I::Error> {
+        self.0.skip(len)
+    }
+
+    fn text(&mut self) -> Result<I::Text, I::Error> {
+        self.0.text()
+    }
+
+    fn refuse(&self, reason: &'static str) -> I::Error {
+        self.0.refuse(reason)
+    }
+
+    fn opcode(&mut self, _wanted: u8) -> Result<(), I::Error> {
+        Ok(())
     }
 }

@@ -6,8 +6,9 @@
 //! | [`bloom_value`] | a chain as a value of RDB, in RedisBloom's own encoding |
 //! | [`payload`] | that value in the frame that `DUMP` puts around it |
 //! | [`rdb`], [`rdb_string`], [`lzf`] | what such values are made of |
+//! | [`foreign`] | values of other types, which are stepped over |
 //! | [`crc64`] | the checksum of payloads and files |
-//! | [`crc32c`] | the checksum of the append-only log |
+//! | [`crc32c`] | the checksum of parts of files |
 //!
 //! Everything that reads treats its input as hostile: every field is checked before it is used, sums are checked, and no
 //! memory is taken before the caller's limit was asked.
@@ -16,6 +17,7 @@ pub mod bloom;
 pub mod bloom_value;
 pub mod crc32c;
 pub mod crc64;
+pub mod foreign;
 pub mod lzf;
 pub mod payload;
 pub mod rdb;

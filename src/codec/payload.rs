@@ -20,7 +20,7 @@
 use super::bloom::Decoded;
 use super::bloom_value::{BloomValue, BloomWriter, ValueError};
 use super::crc64::Crc64;
-use super::rdb::{Reader, TYPE_MODULE_2};
+use super::rdb::{Input, Reader, TYPE_MODULE_2};
 use crate::filters::BloomRef;
 use crate::filters::bits::AllocError;
 

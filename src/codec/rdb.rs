@@ -19,13 +19,19 @@
 //! **Module id**: nine characters of `A-Z a-z 0-9 - _`, 6 bits each, the first uppermost, then the version of the
 //! encoding in 10 bits.
 
+use super::rdb_string::RdbString;
+
+/// Object type of a value of a module, without opcodes: pre-releases of Redis 4.0 wrote it.
+pub const TYPE_MODULE_1: u8 = 6;
 /// Object type of a value of a module, with opcodes.
 pub const TYPE_MODULE_2: u8 = 7;
 
-const END: u8 = 0;
-const UNSIGNED: u8 = 2;
-const DOUBLE: u8 = 4;
-const STRING: u8 = 5;
+pub(super) const END: u8 = 0;
+pub(super) const SIGNED: u8 = 1;
+pub(super) const UNSIGNED: u8 = 2;
+pub(super) const FLOAT: u8 = 3;
+pub(super) const DOUBLE: u8 = 4;
+pub(super) const STRING: u8 = 5;
 
 const BITS_14: u8 = 0x40;
 const BYTES_4: u8 = 0x80;
@@ -129,9 +135,137 @@ pub fn push_end(out: &mut Vec<u8>) {
 }
 
 /// A length, or the kind of a string in a special form.
-pub(super) enum Head {
+pub enum Head {
+    /// A length.
     Length(u64),
+    /// A string in this special form.
     Special(u8),
+}
+
+/// Bytes that are read in order: a slice of them ([`Reader`]), or a file of which only a part is in memory.
+pub trait Input {
+    /// Why the next bytes could not be read.
+    type Error: From<Malformed>;
+    /// A string as it is handed out.
+    type Text;
+
+    /// The next `N` bytes.
+    ///
+    /// # Errors
+    ///
+    /// When there are fewer.
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Self::Error>;
+
+    /// Steps over the next `len` bytes.
+    ///
+    /// # Errors
+    ///
+    /// When there are fewer.
+    fn skip(&mut self, len: u64) -> Result<(), Self::Error>;
+
+    /// The string that is next.
+    ///
+    /// # Errors
+    ///
+    /// When it is no string, or not whole.
+    fn text(&mut self) -> Result<Self::Text, Self::Error>;
+
+    /// The error that says why what was read is not taken.
+    fn refuse(&self, reason: &'static str) -> Self::Error;
+
+    /// The next byte.
+    ///
+    /// # Errors
+    ///
+    /// At the end.
+    #[inline]
+    fn byte(&mut self) -> Result<u8, Self::Error> {
+        self.array().map(|[byte]| byte)
+    }
+
+    /// A length, or what stands in place of one.
+    ///
+    /// # Errors
+    ///
+    /// When neither is next.
+    #[inline]
+    fn head(&mut self) -> Result<Head, Self::Error> {
+        let first = self.byte()?;
+        let low = first & 0x3f;
+        Ok(match first & SPECIAL {
+            0 => Head::Length(u64::from(low)),
+            BITS_14 => Head::Length(u64::from(low) << 8 | u64::from(self.byte()?)),
+            SPECIAL => Head::Special(low),
+            _ if first == BYTES_4 => Head::Length(u64::from(u32::from_be_bytes(self.array()?))),
+            _ if first == BYTES_8 => Head::Length(u64::from_be_bytes(self.array()?)),
+            _ => return Err(Malformed.into()),
+        })
+    }
+
+    /// A number that stands as a length.
+    ///
+    /// # Errors
+    ///
+    /// When it does not.
+    #[inline]
+    fn length(&mut self) -> Result<u64, Self::Error> {
+        match self.head()? {
+            Head::Length(number) => Ok(number),
+            Head::Special(_) => Err(Malformed.into()),
+        }
+    }
+
+    /// An unsigned field of a module's value.
+    ///
+    /// # Errors
+    ///
+    /// When another field stands here, or none.
+    #[inline]
+    fn unsigned(&mut self) -> Result<u64, Self::Error> {
+        self.opcode(UNSIGNED)?;
+        self.length()
+    }
+
+    /// A double field; any double, NaN included.
+    ///
+    /// # Errors
+    ///
+    /// As [`unsigned`](Self::unsigned).
+    #[inline]
+    fn double(&mut self) -> Result<f64, Self::Error> {
+        self.opcode(DOUBLE)?;
+        Ok(f64::from_le_bytes(self.array()?))
+    }
+
+    /// Steps over what announces a string field; the string itself is next.
+    ///
+    /// # Errors
+    ///
+    /// As [`unsigned`](Self::unsigned).
+    #[inline]
+    fn string_opcode(&mut self) -> Result<(), Self::Error> {
+        self.opcode(STRING)
+    }
+
+    /// Steps over the mark that ends a module's value.
+    ///
+    /// # Errors
+    ///
+    /// When a further field stands here, or nothing.
+    #[inline]
+    fn end(&mut self) -> Result<(), Self::Error> {
+        self.opcode(END)
+    }
+
+    /// Steps over the opcode of a field.
+    ///
+    /// # Errors
+    ///
+    /// When another one stands here.
+    #[inline]
+    fn opcode(&mut self, wanted: u8) -> Result<(), Self::Error> {
+        if self.length()? == u64::from(wanted) { Ok(()) } else { Err(Malformed.into()) }
+    }
 }
 
 /// A place in bytes that are read. After an error it stands somewhere in what was not taken.
@@ -151,27 +285,6 @@ impl<'a> Reader<'a> {
         self.rest
     }
 
-    /// The next byte.
-    ///
-    /// # Errors
-    ///
-    /// [`Malformed`] at the end.
-    pub fn byte(&mut self) -> Result<u8, Malformed> {
-        let [byte] = self.array()?;
-        Ok(byte)
-    }
-
-    /// The next `N` bytes.
-    ///
-    /// # Errors
-    ///
-    /// [`Malformed`] when there are fewer.
-    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
-        let (array, rest) = self.rest.split_first_chunk().ok_or(Malformed)?;
-        self.rest = rest;
-        Ok(*array)
-    }
-
     /// The next `len` bytes.
     ///
     /// # Errors
@@ -183,71 +296,29 @@ impl<'a> Reader<'a> {
         self.rest = rest;
         Ok(bytes)
     }
+}
 
-    /// A number that stands as a length.
-    ///
-    /// # Errors
-    ///
-    /// [`Malformed`] when it does not.
-    pub fn length(&mut self) -> Result<u64, Malformed> {
-        match self.head()? {
-            Head::Length(number) => Ok(number),
-            Head::Special(_) => Err(Malformed),
-        }
+impl<'a> Input for Reader<'a> {
+    type Error = Malformed;
+    type Text = RdbString<'a>;
+
+    #[inline]
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
+        let (array, rest) = self.rest.split_first_chunk().ok_or(Malformed)?;
+        self.rest = rest;
+        Ok(*array)
     }
 
-    pub(super) fn head(&mut self) -> Result<Head, Malformed> {
-        let first = self.byte()?;
-        let low = first & 0x3f;
-        Ok(match first & SPECIAL {
-            0 => Head::Length(u64::from(low)),
-            BITS_14 => Head::Length(u64::from(low) << 8 | u64::from(self.byte()?)),
-            SPECIAL => Head::Special(low),
-            _ if first == BYTES_4 => Head::Length(u64::from(u32::from_be_bytes(self.array()?))),
-            _ if first == BYTES_8 => Head::Length(u64::from_be_bytes(self.array()?)),
-            _ => return Err(Malformed),
-        })
+    #[inline]
+    fn skip(&mut self, len: u64) -> Result<(), Malformed> {
+        self.bytes(len).map(drop)
     }
 
-    /// An unsigned field.
-    ///
-    /// # Errors
-    ///
-    /// [`Malformed`] when another field stands here, or none.
-    pub fn unsigned(&mut self) -> Result<u64, Malformed> {
-        self.opcode(UNSIGNED)?;
-        self.length()
+    fn text(&mut self) -> Result<RdbString<'a>, Malformed> {
+        RdbString::read(self)
     }
 
-    /// A double field; any double, NaN included.
-    ///
-    /// # Errors
-    ///
-    /// As [`unsigned`](Self::unsigned).
-    pub fn double(&mut self) -> Result<f64, Malformed> {
-        self.opcode(DOUBLE)?;
-        Ok(f64::from_le_bytes(self.array()?))
-    }
-
-    /// Steps over what announces a string field; the string itself is next.
-    ///
-    /// # Errors
-    ///
-    /// As [`unsigned`](Self::unsigned).
-    pub(super) fn string_opcode(&mut self) -> Result<(), Malformed> {
-        self.opcode(STRING)
-    }
-
-    /// Steps over the mark that ends a module's value.
-    ///
-    /// # Errors
-    ///
-    /// [`Malformed`] when a further field stands here, or nothing.
-    pub fn end(&mut self) -> Result<(), Malformed> {
-        self.opcode(END)
-    }
-
-    fn opcode(&mut self, wanted: u8) -> Result<(), Malformed> {
-        if self.length()? == u64::from(wanted) { Ok(()) } else { Err(Malformed) }
+    fn refuse(&self, _reason: &'static str) -> Malformed {
+        Malformed
     }
 }

@@ -7,7 +7,7 @@
 //! | LZF | `c3`, a length: compressed, a length: original, the data | longer than 20 bytes and at least 4 saved |
 
 use super::lzf;
-use super::rdb::{Head, Malformed, Reader};
+use super::rdb::{Head, Input, Malformed, Reader};
 
 /// A string where it stands, not yet decompressed.
 #[derive(Clone, Copy, Debug)]
@@ -49,16 +49,6 @@ impl<'a> RdbString<'a> {
         })
     }
 
-    /// The next field of a module's value, a string.
-    ///
-    /// # Errors
-    ///
-    /// As [`read`](Self::read), and when another field stands here.
-    pub fn read_field(reader: &mut Reader<'a>) -> Result<RdbString<'a>, Malformed> {
-        reader.string_opcode()?;
-        RdbString::read(reader)
-    }
-
     /// Number of its bytes.
     #[allow(clippy::len_without_is_empty, reason = "nobody asks")]
     pub fn len(&self) -> u64 {
@@ -81,5 +71,22 @@ impl<'a> RdbString<'a> {
             RdbString::Lzf { data, len } => lzf::decompress(data, len, sink)?,
         }
         Ok(())
+    }
+
+    /// Its bytes: where they stand, or made in `scratch`.
+    ///
+    /// # Errors
+    ///
+    /// As [`pieces`](Self::pieces).
+    pub fn bytes<'s>(self, scratch: &'s mut Vec<u8>) -> Result<&'s [u8], Malformed>
+    where
+        'a: 's,
+    {
+        if let RdbString::Raw(bytes) = self {
+            return Ok(bytes);
+        }
+        scratch.clear();
+        self.pieces(|_, piece| scratch.extend_from_slice(piece))?;
+        Ok(scratch)
     }
 }

@@ -2,6 +2,7 @@
 
 use super::entry::{Entry, EntryRef, Value, ValueMut, ValueRef, packs};
 use crate::codec::bloom::Decoded;
+use crate::codec::bloom_value::{BloomValue, ValueError};
 use crate::filters::bits::{AllocError, BitArray};
 use crate::filters::bloom::Shape;
 use crate::filters::packed_bloom::PackedBloom;
@@ -71,6 +72,20 @@ pub fn loaded_filter(name: &[u8], life: Option<u64>, decoded: Decoded) -> Result
         Decoded::Packed(payload) => Entry::boxed(name, life, Value::Bloom(PackedBloom::new(&payload).to_scalable()?)),
         Decoded::Large(chain) => Entry::boxed(name, life, Value::Bloom(chain)),
     }
+}
+
+/// A value of an RDB file, as an entry; no limit is asked.
+///
+/// # Errors
+/// [`ValueError::Memory`], and [`ValueError::Malformed`] when bits cannot be decompressed.
+pub fn filter_of_value(name: &[u8], life: Option<u64>, value: BloomValue<'_>) -> Result<Entry, ValueError> {
+    let Some(len) = value.packed_len().filter(|len| packs(name, *len)) else {
+        return Ok(Entry::boxed(name, life, Value::Bloom(value.build_large()?))?);
+    };
+    let mut written = Ok(());
+    let entry = Entry::packed_bloom(name, life, len, |payload| written = value.write_packed(payload))?;
+    written?;
+    Ok(entry)
 }
 
 /// A copy of a value under another name, made at once.

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use seendb::codec::crc64::Crc64;
 use seendb::codec::lzf;
-use seendb::codec::rdb::{self, Malformed, ModuleId, Reader};
+use seendb::codec::rdb::{self, Input, Malformed, ModuleId, Reader};
 use seendb::codec::rdb_string::RdbString;
 
 #[test]

@@ -1,0 +1,164 @@
+//! Keys shown, not loaded.
+
+use super::report::{Fault, LISTED, Loss, Losses};
+use super::{Large, Place, Sink};
+use crate::codec::bloom_value::{BLOOM_ID, BloomValue};
+use crate::codec::foreign::{TypeName, module_name};
+use crate::codec::rdb::{Reader, TYPE_MODULE_1};
+use crate::codec::rdb_string::RdbString;
+use crate::filters::LinkInfo;
+
+/// A key of a snapshot.
+#[derive(Clone, Copy, Debug)]
+pub struct Visited<'a> {
+    /// Its database; none if its number was lost.
+    pub db: Option<u64>,
+    /// Its name.
+    pub name: &'a [u8],
+    /// The name of its type.
+    pub type_name: TypeName,
+    /// When it ends, in milliseconds since 1970.
+    pub life: Option<u64>,
+    /// Offset in the file of its first byte.
+    pub offset: u64,
+    /// Bytes in the file, with what stands before the key.
+    pub bytes: u64,
+    /// Figures of a Bloom filter.
+    pub chain: Option<Chain<'a>>,
+}
+
+/// Figures of a Bloom filter.
+#[derive(Clone, Copy, Debug)]
+pub struct Chain<'a> {
+    /// Items of the chain.
+    pub items: u64,
+    /// Its options.
+    pub options: u32,
+    /// Its growth.
+    pub growth: u32,
+    /// Its sub-filters, oldest first.
+    pub links: &'a [LinkInfo],
+}
+
+/// Shows keys.
+pub(super) struct Visits<'v> {
+    visit: &'v mut dyn FnMut(&Visited<'_>),
+    accept_damaged: bool,
+    scratch: Vec<u8>,
+    buffer: Vec<u8>,
+    pub(super) filters: u64,
+    pub(super) losses: Losses,
+}
+
+impl<'v> Visits<'v> {
+    pub(super) fn new(visit: &'v mut dyn FnMut(&Visited<'_>), accept_damaged: bool) -> Self {
+        let (scratch, buffer, losses) = Default::default();
+        Visits { visit, accept_damaged, scratch, buffer, filters: 0, losses }
+    }
+
+    fn show(&mut self, name: &[u8], type_name: TypeName, place: &Place, chain: Option<Chain<'_>>) {
+        let Place { offset, end, db, life, .. } = *place;
+        self.filters += u64::from(chain.is_some());
+        (self.visit)(&Visited { db, name, type_name, life, offset, bytes: end - offset, chain });
+    }
+}
+
+impl Sink for Visits<'_> {
+    const KEEPS_BITS: bool = false;
+
+    fn spare(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.buffer)
+    }
+
+    fn retire(&mut self, buffer: Vec<u8>, _start: u64) -> Result<(), Fault> {
+        self.buffer = buffer;
+        Ok(())
+    }
+
+    fn bloom(&mut self, window: &[u8], at: usize, kind: u8, place: Place) -> Result<(), Fault> {
+        let mut reader = Reader::new(&window[at..]);
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let name = RdbString::read(&mut reader)?.bytes(&mut scratch)?;
+        let value =
+            if kind == TYPE_MODULE_1 { BloomValue::read_plain(&mut reader) } else { BloomValue::read(&mut reader) };
+        match value.map_err(Fault::from).and_then(|value| value.check_bits().map(|()| value).map_err(Fault::from)) {
+            Ok(value) => {
+                let (items, options, growth) = (value.items(), value.options(), value.growth());
+                let chain = Chain { items, options, growth, links: value.links() };
+                self.show(name, module_name(BLOOM_ID), &place, Some(chain));
+            }
+            Err(fault) => {
+                let reason = fault.reason().filter(|_| self.accept_damaged).ok_or(fault)?;
+                let names = vec![(place.db, name.to_vec())];
+                self.losses.push(Loss { from: place.offset, to: place.end, reason, names, keys: 1 });
+            }
+        }
+        self.scratch = scratch;
+        Ok(())
+    }
+
+    fn large(&mut self, name: &[u8], large: Large, place: Place) -> Result<(), Fault> {
+        let Large { items, options, growth, links, .. } = &large;
+        let chain = Chain { items: *items, options: *options, growth: *growth, links };
+        self.show(name, module_name(BLOOM_ID), &place, Some(chain));
+        Ok(())
+    }
+
+    fn foreign(&mut self, window: &[u8], at: usize, type_name: TypeName, place: Place) {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        // The scan has decompressed the name before.
+        if let Ok(name) = name_at(window, at, &mut scratch) {
+            self.show(name, type_name, &place, None);
+        }
+        self.scratch = scratch;
+    }
+
+    fn large_foreign(&mut self, name: &[u8], type_name: TypeName, place: Place) {
+        self.show(name, type_name, &place, None);
+    }
+}
+
+fn name_at<'a>(window: &'a [u8], at: usize, scratch: &'a mut Vec<u8>) -> Result<&'a [u8], Fault> {
+    Ok(RdbString::read(&mut Reader::new(&window[at..]))?.bytes(scratch)?)
+}
+
+/// Notes the names of keys that are not loaded.
+#[derive(Default)]
+pub(super) struct Names {
+    pub(super) listed: Vec<(Option<u64>, Vec<u8>)>,
+    pub(super) keys: u64,
+    buffer: Vec<u8>,
+}
+
+impl Names {
+    fn push(&mut self, db: Option<u64>, name: &[u8]) {
+        self.keys += 1;
+        if self.listed.len() < LISTED {
+            self.listed.push((db, name.to_vec()));
+        }
+    }
+}
+
+impl Sink for Names {
+    const KEEPS_BITS: bool = false;
+
+    fn spare(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.buffer)
+    }
+
+    fn retire(&mut self, buffer: Vec<u8>, _start: u64) -> Result<(), Fault> {
+        self.buffer = buffer;
+        Ok(())
+    }
+
+    fn bloom(&mut self, window: &[u8], at: usize, _kind: u8, place: Place) -> Result<(), Fault> {
+        let mut scratch = Vec::new();
+        self.push(place.db, name_at(window, at, &mut scratch)?);
+        Ok(())
+    }
+
+    fn large(&mut self, name: &[u8], _large: Large, place: Place) -> Result<(), Fault> {
+        self.push(place.db, name);
+        Ok(())
+    }
+}
