@@ -35,12 +35,13 @@
 use smallvec::SmallVec;
 
 use super::bloom::{Decoded, MAX_LINKS, packed_len, write_packed};
+use super::lzf::Compressor;
 use super::rdb::{self, Input, Malformed, ModuleId, Reader};
-use super::rdb_string::RdbString;
+use super::rdb_string::{self, RdbString};
 use crate::filters::bits::{AllocError, BitArray};
 use crate::filters::bloom::{self, Shape};
 use crate::filters::frozen::Frozen;
-use crate::filters::packed_bloom::PackedBloomMut;
+use crate::filters::packed_bloom::{PackedBloom, PackedBloomMut};
 use crate::filters::scalable_bloom::{Link, ScalableBloom};
 use crate::filters::{BloomRef, LinkInfo};
 
@@ -175,15 +176,34 @@ impl BloomWriter {
     }
 }
 
-/// The fields of a link before its bits.
+/// Appends the value of a small chain in one go, with its bits compressed where that is wanted and saves something.
+pub fn push_packed(out: &mut Vec<u8>, chain: PackedBloom<'_>, mut compressor: Option<&mut Compressor>) {
+    rdb::push_length(out, BLOOM_ID.code());
+    let fields = [chain.items(), chain.len() as u64, chain.options().into(), chain.growth().into()];
+    fields.into_iter().for_each(|field| rdb::push_unsigned(out, field));
+    for i in 0..chain.len() {
+        let link = chain.link(i);
+        push_shape(out, &link.shape);
+        rdb_string::push_field(out, chain.link_bits(i), compressor.as_deref_mut());
+        rdb::push_unsigned(out, link.items);
+    }
+    rdb::push_end(out);
+}
+
+/// The fields of a link before its bits, and the head of these.
 fn push_link(out: &mut Vec<u8>, shape: &Shape) {
+    push_shape(out, shape);
+    rdb::push_string_head(out, shape.bytes);
+}
+
+/// The fields of a link before its bits.
+fn push_shape(out: &mut Vec<u8>, shape: &Shape) {
     rdb::push_unsigned(out, shape.entries);
     rdb::push_double(out, shape.error);
     rdb::push_unsigned(out, shape.hashes.into());
     rdb::push_double(out, shape.bits_per_entry);
     rdb::push_unsigned(out, shape.bits);
     rdb::push_unsigned(out, shape.log2_bits.into());
-    rdb::push_string_head(out, shape.bytes);
 }
 
 /// A value was not taken.

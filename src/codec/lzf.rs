@@ -1,4 +1,4 @@
-//! LZF, as Redis compresses strings with it: only to read. What is written here stands uncompressed.
+//! LZF, as Redis compresses strings with it.
 //!
 //! Compressed data is a row of instructions. The first byte tells which:
 //!
@@ -28,6 +28,94 @@ const MAX_RATIO: u64 = MAX_MATCH as u64 / 3;
 /// A number of bytes that `compressed` bytes can never pass when they are decompressed.
 pub fn max_decompressed(compressed: usize) -> u64 {
     (compressed as u64).saturating_mul(MAX_RATIO)
+}
+
+/// Compresses one string after the other, with a table that is made once.
+pub struct Compressor {
+    /// Where three bytes of this hash stood last, counted over all strings: what stands before the present one is too old.
+    last: Box<[u32; 1 << TABLE_BITS]>,
+    /// The count at the start of the present string.
+    base: u32,
+}
+
+const TABLE_BITS: u32 = 13;
+const MIN_MATCH: usize = 3;
+const MAX_LITERALS: usize = 32;
+/// Compressed strings are at most so long.
+const MAX_INPUT: usize = 1 << 30;
+
+impl Default for Compressor {
+    fn default() -> Self {
+        Self { last: Box::new([0; 1 << TABLE_BITS]), base: 1 }
+    }
+}
+
+impl Compressor {
+    /// Append what stands for `data`, if that takes at most `most` bytes; whether it does. Nothing is appended otherwise.
+    pub fn compress(&mut self, data: &[u8], most: usize, out: &mut Vec<u8>) -> bool {
+        if data.len() > MAX_INPUT {
+            return false;
+        }
+        if self.base as usize + data.len() > u32::MAX as usize {
+            *self = Self::default();
+        }
+        let start = out.len();
+        let (mut at, mut literals) = (0, 0);
+        while at + MIN_MATCH <= data.len() {
+            // Literals that are not out yet take a byte for each 32.
+            if out.len() - start + (at - literals) > most {
+                out.truncate(start);
+                self.base += data.len() as u32;
+                return false;
+            }
+            match self.find(data, at) {
+                Some((distance, length)) => {
+                    push_literals(out, &data[literals..at]);
+                    push_match(out, distance, length);
+                    // Few of the repeated places are worth remembering; the last one is.
+                    if at + length + MIN_MATCH <= data.len() {
+                        self.find(data, at + length - 1);
+                    }
+                    at += length;
+                    literals = at;
+                }
+                None => at += 1,
+            }
+        }
+        push_literals(out, &data[literals..]);
+        self.base += data.len() as u32;
+        if out.len() - start > most {
+            out.truncate(start);
+            return false;
+        }
+        true
+    }
+
+    /// Distance and length of a former run of what stands at `at`, whose place is remembered.
+    fn find(&mut self, data: &[u8], at: usize) -> Option<(usize, usize)> {
+        let three = u32::from_le_bytes([data[at], data[at + 1], data[at + 2], 0]);
+        let slot = (three.wrapping_mul(0x9e37_79b1) >> (u32::BITS - TABLE_BITS)) as usize;
+        let former = std::mem::replace(&mut self.last[slot], self.base + at as u32).checked_sub(self.base)? as usize;
+        let distance = at.checked_sub(former).filter(|distance| (1..=HISTORY_BYTES).contains(distance))?;
+        let most = (data.len() - at).min(MAX_MATCH);
+        let length = (0..most).take_while(|i| data[former + i] == data[at + i]).count();
+        (length >= MIN_MATCH).then_some((distance, length))
+    }
+}
+
+fn push_literals(out: &mut Vec<u8>, literals: &[u8]) {
+    for run in literals.chunks(MAX_LITERALS) {
+        out.push(run.len() as u8 - 1);
+        out.extend_from_slice(run);
+    }
+}
+
+fn push_match(out: &mut Vec<u8>, distance: usize, length: usize) {
+    let (high, low) = (((distance - 1) >> 8) as u8, (distance - 1) as u8);
+    match length - 2 {
+        short @ ..7 => out.extend([(short as u8) << 5 | high, low]),
+        long => out.extend([7 << 5 | high, (long - 7) as u8, low]),
+    }
 }
 
 /// Hands the `len` bytes that `data` stands for to `sink`, in pieces with the offset of their first byte: a multiple of 64 KiB.
@@ -123,5 +211,49 @@ impl<F: FnMut(usize, &[u8])> Output<F> {
             (self.sink)(self.start + self.fresh, &self.window[self.fresh..]);
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn round_trip(compressor: &mut Compressor, data: &[u8]) {
+        let (mut out, most) = (b"before".to_vec(), data.len().saturating_sub(4));
+        if !compressor.compress(data, most, &mut out) {
+            assert_eq!(out, b"before");
+            return;
+        }
+        assert!(out.len() - 6 <= most);
+        let mut back = Vec::new();
+        decompress(&out[6..], data.len() as u64, |_, piece| back.extend_from_slice(piece)).unwrap();
+        assert!(back == data);
+    }
+
+    #[test]
+    fn runs_of_every_length_come_back() {
+        let mut compressor = Compressor::default();
+        for len in (0..600).chain([8191, 8192, 8193, 100_000]) {
+            round_trip(&mut compressor, &vec![7; len]);
+            let pattern: Vec<u8> = (0..len).map(|i| (i % 300) as u8).collect();
+            round_trip(&mut compressor, &pattern);
+        }
+        let (mut out, zeros) = (Vec::new(), vec![0; 144]);
+        assert!(compressor.compress(&zeros, 140, &mut out));
+        assert!(out.len() < 10, "{} bytes", out.len());
+    }
+
+    proptest! {
+        #[test]
+        fn sparse_and_dense_bytes_come_back(
+            data in proptest::collection::vec(prop_oneof![8 => Just(0_u8), 2 => any::<u8>()], 0..20_000),
+            again in proptest::collection::vec(any::<u8>(), 0..500),
+        ) {
+            let mut compressor = Compressor::default();
+            round_trip(&mut compressor, &data);
+            round_trip(&mut compressor, &again);
+            round_trip(&mut compressor, &data);
+        }
     }
 }

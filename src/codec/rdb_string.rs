@@ -2,12 +2,40 @@
 //!
 //! | form | bytes | when Redis writes it |
 //! | --- | --- | --- |
-//! | raw | a length, the bytes | mostly; the only form written here |
+//! | raw | a length, the bytes | mostly |
 //! | integer | `c0` and an i8, `c1` and an i16, `c2` and an i32, little-endian | the string is the decimal text of the number; an array of bits can look like one |
 //! | LZF | `c3`, a length: compressed, a length: original, the data | longer than 20 bytes and at least 4 saved |
 
-use super::lzf;
-use super::rdb::{Head, Input, Malformed, Reader};
+use super::lzf::{self, Compressor};
+use super::rdb::{self, Head, Input, Malformed, Reader};
+
+/// Shorter strings are not worth compressing.
+const LEAST_COMPRESSED: usize = 20;
+/// Longer ones take too long.
+const MOST_COMPRESSED: usize = 1 << 20;
+/// So much is to be saved at the least.
+const LEAST_SAVED: usize = 4;
+/// First byte of a compressed string.
+const LZF: u8 = 0xc3;
+
+/// Append a string field of a module's value, compressed if there is something to do that with and it saves something.
+pub fn push_field(out: &mut Vec<u8>, bytes: &[u8], compressor: Option<&mut Compressor>) {
+    let worth = (LEAST_COMPRESSED + 1..=MOST_COMPRESSED).contains(&bytes.len());
+    if let Some(compressor) = compressor.filter(|_| worth) {
+        let start = out.len();
+        // Where the head ends is known only when the data is: it goes behind it, and then to its front.
+        if compressor.compress(bytes, bytes.len() - LEAST_SAVED, out) {
+            let compressed = out.len() - start;
+            out.extend([rdb::STRING, LZF]);
+            rdb::push_length(out, compressed as u64);
+            rdb::push_length(out, bytes.len() as u64);
+            out[start..].rotate_left(compressed);
+            return;
+        }
+    }
+    rdb::push_string_head(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}
 
 /// A string where it stands, not yet decompressed.
 #[derive(Clone, Copy, Debug)]

@@ -4,11 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use parking_lot::Mutex;
+
+use super::error::CommandError;
 use super::table::Command;
 use crate::config::{Id, Prepared, SetError, Settings};
 use crate::keyspace::entry::EntryRef;
 use crate::keyspace::held::Held;
-use crate::keyspace::latch::Wait;
+use crate::keyspace::latch::{Latch, Wait};
 use crate::keyspace::latched::Latched;
 use crate::keyspace::watch::Watch;
 use crate::keyspace::{Cell, Keyspace};
@@ -157,6 +160,8 @@ pub struct Session {
     pub library_version: Vec<u8>,
     /// The connection ends after this reply.
     pub closing: bool,
+    /// But before that the client gets this file, as one byte string without an end of line.
+    pub file: Option<Arc<std::fs::File>>,
     /// The commands queued since MULTI.
     pub transaction: Option<Transaction>,
     /// The keys that WATCH named.
@@ -200,6 +205,7 @@ impl Session {
             library_name: Vec::new(),
             library_version: Vec::new(),
             closing: false,
+            file: None,
             transaction: None,
             watch: None,
             dumps: Vec::new(),
@@ -252,8 +258,123 @@ pub enum Room {
     Refused,
 }
 
+/// Whether keys may be changed now.
+pub enum ChangeGate {
+    /// They may.
+    Open,
+    /// Not yet: the log is behind, or the server is about to end.
+    Wait(Wait),
+    /// What they would be kept in cannot be written; the whole error.
+    Refused(String),
+}
+
+/// Something that the host does beside the commands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Task {
+    /// Take a snapshot, which somebody waits for.
+    Save,
+    /// Take a snapshot; if the log is being rewritten, afterwards.
+    SaveInBackground {
+        /// `SCHEDULE` was given.
+        schedule: bool,
+    },
+    /// Rewrite the log; if a snapshot is being taken, afterwards.
+    RewriteLog,
+    /// Wait until what is logged now is safe, at most so many milliseconds; 0 for ever.
+    SyncLog {
+        /// The most milliseconds.
+        timeout: u64,
+    },
+    /// End the server.
+    ShutDown(ShutDown),
+    /// Take a snapshot and give it to the client.
+    Backup,
+}
+
+/// How the server is to end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ShutDown {
+    /// With a snapshot or without one; as the save points say if none is given.
+    pub save: Option<bool>,
+    /// Even if what should be saved cannot be.
+    pub force: bool,
+}
+
+/// How a task was begun.
+pub enum Begun {
+    /// It is under way.
+    Now(Arc<Job>),
+    /// It will be when another one is done.
+    Later,
+}
+
+/// A task under way, for who waits for it.
+#[derive(Default)]
+pub struct Job {
+    latch: Arc<Latch>,
+    outcome: Mutex<Option<JobOutcome>>,
+}
+
+/// How a task ended.
+pub type JobOutcome = Result<JobDone, String>;
+
+/// What a task gave.
+#[derive(Clone, Debug)]
+pub enum JobDone {
+    /// It is done.
+    Done,
+    /// The time was over before.
+    TimedOut,
+    /// The file to be sent to the client.
+    File(Arc<std::fs::File>),
+}
+
+impl Job {
+    /// The task is over.
+    pub fn finish(&self, outcome: JobOutcome) {
+        *self.outcome.lock() = Some(outcome);
+        self.latch.release();
+    }
+
+    /// How it ended.
+    ///
+    /// # Errors
+    /// [`Wait`] until it has.
+    pub fn outcome(&self) -> Result<JobOutcome, Wait> {
+        self.outcome.lock().clone().ok_or_else(|| Wait::new(self.latch.clone()))
+    }
+}
+
 /// What the program around the commands can do for them.
 pub trait Host: Sync {
+    /// Whether data are still being loaded, so that keys cannot be used yet.
+    fn is_loading(&self) -> bool {
+        false
+    }
+
+    /// Whether keys may be changed now.
+    fn change_gate(&self) -> ChangeGate {
+        ChangeGate::Open
+    }
+
+    /// Begin a task.
+    ///
+    /// # Errors
+    /// Why that cannot be: the whole error.
+    fn begin(&self, _task: Task) -> Result<Begun, CommandError> {
+        Err(CommandError::text("ERR this host keeps no files"))
+    }
+
+    /// When the last snapshot was taken that succeeded, or the server started: seconds since 1970.
+    fn last_save(&self) -> u64 {
+        0
+    }
+
+    /// Whether changes are logged.
+    fn logs(&self) -> bool {
+        false
+    }
+
     /// The text of `INFO` for these sections (lower case); all of them if none is named.
     fn info(&self, sections: &[String]) -> String;
 
@@ -263,8 +384,8 @@ pub trait Host: Sync {
     /// [`SetError::Refused`] for the first that cannot.
     fn approve_settings(&self, changes: &Prepared) -> Result<(), SetError>;
 
-    /// These settings were changed: whatever depends on them follows.
-    fn settings_changed(&self, changed: &[Id]);
+    /// These settings were changed: whatever depends on them follows. What takes longer is under way then.
+    fn settings_changed(&self, changed: &[Id]) -> Option<Arc<Job>>;
 
     /// Evict keys by the policy in force until so many bytes more fit under the memory limit, or this time is over. Called
     /// without a lock.
@@ -273,9 +394,6 @@ pub trait Host: Sync {
     /// Whether so many bytes more fit under the memory limit, beside `kept` that cannot go for them. Asked with locks held,
     /// under which nothing is evicted; a little more than the limit is let through, if others can go for it afterwards.
     fn room_for(&self, bytes: u64, kept: u64) -> Room;
-
-    /// End the program after what was accepted is answered.
-    fn shut_down(&self);
 }
 
 /// Counts of one thread. Only that thread writes them, so a count is a load and a store; readers add all threads up.

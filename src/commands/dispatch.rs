@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
 
-use super::context::{Context, Room};
+use super::context::{ChangeGate, Context, Room};
 use super::error::{CommandError, quoted};
 use super::room::AfterEviction;
 use super::table::{Command, Flags, RUN_LENGTH, Run, find};
@@ -99,9 +99,7 @@ pub fn execute(
         last = command.map(|command| (name, command));
         if let Some(command) = command
             && let Some(run) = command.run
-            && context.session.authenticated
-            && context.session.transaction.is_none()
-            && has_room(context, command)
+            && may_run(context, command)
         {
             let answered = run_requests(context, run, (batch, buffer), *next, out);
             if answered > 0 {
@@ -186,6 +184,12 @@ fn call(context: &mut Context<'_>, command: Option<&'static Command>, args: Args
         Ok(command) => command,
         Err(error) => return Err(transactions::refused(context, command, error).into()),
     };
+    match may_change(context, command) {
+        Err(Stop::Refused(error)) => return Err(transactions::refused(context, command, error).into()),
+        // One that is only kept changes nothing yet.
+        Err(stop) if context.session.transaction.is_none() => return Err(stop),
+        Err(_) | Ok(()) => {}
+    }
     if context.session.transaction.is_some() && !command.flags.has(Flags::AT_ONCE) {
         return transactions::queue(context, command, args);
     }
@@ -217,7 +221,34 @@ fn checked(
     if command.flags.has(Flags::NO_MULTI) && context.session.transaction.is_some() {
         return Err(CommandError::text("ERR Command not allowed inside a transaction"));
     }
+    if context.host.is_loading() && !command.flags.has(Flags::LOADING) {
+        return Err(LOADING);
+    }
     if has_room(context, command) { Ok(command) } else { Err(CommandError::OutOfMemory) }
+}
+
+const LOADING: CommandError = CommandError::text("LOADING SeenDB is loading the dataset in memory");
+
+/// Whether a command may change keys now, if it does. As in Redis, PING tells too that changes are refused.
+fn may_change(context: &Context<'_>, command: &Command) -> Result<(), Stop> {
+    let tells = command.flags.has(Flags::WRITE) || command.name == "ping";
+    if !tells {
+        return Ok(());
+    }
+    match context.host.change_gate() {
+        ChangeGate::Wait(wait) if command.flags.has(Flags::WRITE) => Err(Stop::Busy(wait)),
+        ChangeGate::Refused(error) => Err(CommandError::Text(error.into()).into()),
+        ChangeGate::Open | ChangeGate::Wait(_) => Ok(()),
+    }
+}
+
+/// Whether a run of requests may be answered without a further look at each.
+fn may_run(context: &Context<'_>, command: &Command) -> bool {
+    context.session.authenticated
+        && context.session.transaction.is_none()
+        && !context.host.is_loading()
+        && (!command.flags.has(Flags::WRITE) || matches!(context.host.change_gate(), ChangeGate::Open))
+        && has_room(context, command)
 }
 
 /// Before a command at the memory limit keys are evicted for so long. Then it runs, as long as more can go: each command takes

@@ -14,6 +14,7 @@ pub mod keys;
 pub mod life;
 pub mod lives;
 pub mod moving;
+pub mod persistence;
 pub mod reference;
 pub mod room;
 pub mod server;

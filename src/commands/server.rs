@@ -5,8 +5,9 @@ use super::dispatch::{Outcome, Stop};
 use super::error::CommandError;
 use super::form::help;
 use super::keys::check_pattern;
+use super::persistence::Awaited;
 use super::table::{Argument, ArgumentKind, Command, Flags, KeySpec};
-use super::words::{Words, is};
+use super::words::is;
 use crate::config::SetError;
 use crate::keyspace::clock::Clock;
 use crate::keyspace::entry::EntryRef;
@@ -76,19 +77,6 @@ pub const COMMANDS: &[Command] = &[
         summary: "Gives the server's time: seconds since 1970, and microseconds.",
         since: "2.6.0",
         handler: time,
-        ..ROW
-    },
-    Command {
-        name: "shutdown",
-        arity: -1,
-        flags: ADMIN.with(Flags::NO_MULTI),
-        summary: "Ends the server, after what was accepted is answered.",
-        arguments: &[
-            Argument::word("nosave", "NOSAVE"),
-            Argument::word("now", "NOW"),
-            Argument::word("force", "FORCE"),
-        ],
-        handler: shut_down,
         ..ROW
     },
     Command {
@@ -213,27 +201,6 @@ fn time(_: &mut Context<'_>, _: Args<'_>) -> Outcome {
     Ok(Reply::Array(vec![Reply::text(seconds.to_string()), Reply::text(microseconds.to_string())]))
 }
 
-fn shut_down(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let words = || Words::from(args, 1);
-    let given = |option| words().any(|word| is(word, option));
-    if !words().all(|word| ["SAVE", "NOSAVE", "NOW", "FORCE", "ABORT"].into_iter().any(|option| is(word, option))) {
-        return Err(SYNTAX.into());
-    }
-    if given("SAVE") && given("NOSAVE") || given("ABORT") && !words().all(|word| is(word, "ABORT")) {
-        return Err(SYNTAX.into());
-    }
-    if given("ABORT") {
-        return Err(CommandError::text("ERR No shutdown in progress.").into());
-    }
-    if given("SAVE") {
-        return Err(CommandError::text("ERR this release keeps no files: use SHUTDOWN NOSAVE").into());
-    }
-    context.host.shut_down();
-    // As in Redis the end of the connection is the answer.
-    context.session.closing = true;
-    Ok(Reply::Sequence(Vec::new()))
-}
-
 fn config_get(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let patterns = args.slice_from(2);
     check_number(patterns.len())?;
@@ -264,8 +231,11 @@ fn config_set(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let pairs: Vec<(&[u8], &[u8])> = words.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
     let prepared = context.settings.prepare(&pairs)?;
     context.host.approve_settings(&prepared)?;
-    context.host.settings_changed(&context.settings.commit(prepared));
-    Ok(Reply::Ok)
+    match context.host.settings_changed(&context.settings.commit(prepared)) {
+        // A transaction holds what the work needs, and cannot wait for it.
+        Some(job) if context.held.is_none() => Err(Stop::Long(Box::new(Awaited::new(job, "CONFIG SET failed")))),
+        _ => Ok(Reply::Ok),
+    }
 }
 
 impl From<SetError> for Stop {

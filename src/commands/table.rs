@@ -339,7 +339,8 @@ impl Command {
 }
 
 /// The rows of all families.
-pub static FAMILIES: [&[Command]; 8] = [
+pub static FAMILIES: [&[Command]; 9] = [
+    super::persistence::COMMANDS,
     super::bloom::COMMANDS,
     super::keys::COMMANDS,
     super::lives::COMMANDS,

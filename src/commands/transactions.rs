@@ -9,7 +9,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::context::{Context, Transaction};
+use super::context::{ChangeGate, Context, Transaction};
 use super::dispatch::{LongCommand, Outcome, Step, Stop, has_room};
 use super::error::CommandError;
 use super::introspection::keys_of_request;
@@ -190,6 +190,17 @@ fn exec(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
     if transaction.failed {
         end(context);
         return Err(CommandError::text("EXECABORT Transaction discarded because of previous errors.").into());
+    }
+    if transaction.queue.iter().any(|(command, _)| command.flags.has(Flags::WRITE)) {
+        match context.host.change_gate() {
+            ChangeGate::Open => {}
+            ChangeGate::Wait(wait) => return Err(wait.into()),
+            ChangeGate::Refused(error) => {
+                end(context);
+                let text = format!("EXECABORT Transaction discarded because of: {error}");
+                return Err(CommandError::Text(text.into()).into());
+            }
+        }
     }
     let needs_memory = transaction.queue.iter().find(|(command, _)| command.flags.has(Flags::DENYOOM));
     if needs_memory.is_some_and(|(command, _)| !has_room(context, command)) {

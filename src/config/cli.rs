@@ -84,7 +84,7 @@ pub fn launch(args: impl IntoIterator<Item = OsString>, environment: Environment
 
 /// Whether a directive takes any number of words.
 const fn takes_many(directive: &Directive) -> bool {
-    matches!(directive.kind, Kind::Addresses | Kind::OutputLimits)
+    matches!(directive.kind, Kind::Addresses | Kind::OutputLimits | Kind::SavePoints)
 }
 
 fn command() -> Command {

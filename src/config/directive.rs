@@ -51,6 +51,10 @@ pub enum Kind {
     Folder,
     /// Addresses to listen on, separated by blanks. See [`BindAddress`](super::BindAddress).
     Addresses,
+    /// The name of a file or folder inside the working folder, without a path.
+    FileName,
+    /// Pairs of numbers: seconds, changes. See [`SavePoint`](super::SavePoint). Given again in a file, they add up; empty for none.
+    SavePoints,
     /// Groups of four words: class, hard limit, soft limit, seconds. See [`OutputLimit`](super::OutputLimit).
     OutputLimits,
 }
@@ -115,7 +119,8 @@ impl Directive {
             Kind::Bool => "yes|no",
             Kind::Choice(_) => "WORD",
             Kind::Password => "TEXT",
-            Kind::File => "FILE",
+            Kind::File | Kind::FileName => "FILE",
+            Kind::SavePoints => "SECONDS CHANGES",
             Kind::Folder => "FOLDER",
             Kind::Addresses => "ADDR",
             Kind::OutputLimits => "CLASS HARD SOFT SECONDS",
@@ -174,6 +179,8 @@ pub const POLICIES: [&str; 8] = [
     "volatile-random",
     "volatile-ttl",
 ];
+/// The words of `appendfsync`.
+pub const FSYNC_POLICIES: [&str; 3] = ["always", "everysec", "no"];
 /// Greatest capacity of a filter that the commands take, 2^40.
 const MAX_CAPACITY: u64 = 1 << 40;
 /// More sub-filters than RedisBloom's rule can make: it halves the rate each time, and 1,075 halvings of any rate give 0.
@@ -206,10 +213,30 @@ directives! {
         "length of the queue of connections that wait to be accepted";
     Databases: "databases", Kind::Integer { min: 16, max: 16 }, Text("16"), AtStart,
         "number of databases; always 16";
-    Save: "save", Kind::Choice(&[""]), Text(""), Live,
-        "when to take a snapshot by itself; always empty, never: this release keeps everything in memory only";
-    AppendOnly: "appendonly", Kind::Choice(&["no"]), Text("no"), Live,
-        "whether to log every change to a file; always no in this release";
+    Save: "save", Kind::SavePoints, Text("3600 1 300 100 60 10000"), Live,
+        "when a snapshot is taken by itself: so many seconds after the last one, if there were so many changes; empty for never";
+    DbFilename: "dbfilename", Kind::FileName, Text("dump.rdb"), AtStart,
+        "name of the snapshot's file";
+    RdbCompression: "rdbcompression", Kind::Bool, Text("yes"), Live,
+        "whether the bits of filters up to 1 MiB are compressed in snapshots";
+    RdbChecksum: "rdbchecksum", Kind::Bool, Text("yes"), AtStart,
+        "whether snapshots end with a checksum, and whether that is looked at";
+    StopWrites: "stop-writes-on-bgsave-error", Kind::Bool, Text("yes"), Live,
+        "refuse changes while snapshots fail that save points ask for";
+    AppendOnly: "appendonly", Kind::Bool, Text("no"), Live,
+        "whether every change is logged to a file";
+    AppendFsync: "appendfsync", Kind::Choice(&FSYNC_POLICIES), Text("everysec"), Live,
+        "when the log is made safe: before any reply, each second, or when the system likes";
+    AppendDirname: "appenddirname", Kind::FileName, Text("appendonlydir"), AtStart,
+        "name of the folder of the log";
+    AutoRewritePercentage: "auto-aof-rewrite-percentage", Kind::Integer { min: 0, max: MAX_INT }, Text("100"), Live,
+        "rewrite the log when it has grown by so many percent since the last time; 0 for never";
+    AutoRewriteMinSize: "auto-aof-rewrite-min-size", Kind::Bytes { min: 0, max: MAX }, Text("64mb"), Live,
+        "but not while it is smaller than this";
+    AofLoadTruncated: "aof-load-truncated", Kind::Bool, Text("yes"), Live,
+        "start with a log whose end is cut off; no refuses to";
+    LoadDamaged: "load-damaged", Kind::Bool, Text("no"), AtStart,
+        "load what is sound of a damaged snapshot or log, and tell what was dropped; no refuses to start";
     ClientQueryBufferLimit: "client-query-buffer-limit", Kind::Bytes { min: MIB, max: MAX }, Text("1gb"), Live,
         "most bytes of requests held for one client before it is disconnected";
     ClientOutputBufferLimit: "client-output-buffer-limit", Kind::OutputLimits,
@@ -342,6 +369,8 @@ fn value_range(directive: &Directive) -> String {
         Kind::Choice(words) => words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", "),
         Kind::Password => "text".into(),
         Kind::File => "path".into(),
+        Kind::FileName => "name".into(),
+        Kind::SavePoints => format!("`{}`, repeated", directive.value_label()),
         Kind::Folder => "path of a folder".into(),
         Kind::Addresses => "addresses".into(),
         Kind::OutputLimits => format!("`{}`, repeated", directive.value_label()),

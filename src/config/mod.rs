@@ -24,8 +24,10 @@ pub mod memory;
 mod settings;
 mod value;
 
-pub use directive::{Change, DIRECTIVES, DefaultValue, Directive, Id, Kind, POLICIES, find, markdown_table};
+pub use directive::{
+    Change, DIRECTIVES, DefaultValue, Directive, FSYNC_POLICIES, Id, Kind, POLICIES, find, markdown_table,
+};
 pub use environment::Environment;
 pub use file::{ConfigError, Mistakes};
 pub use settings::{Prepared, SetError, Settings};
-pub use value::{BindAddress, ClientClass, LogFormat, LogLevel, OutputLimit, Value, ValueError, parse_size};
+pub use value::{BindAddress, ClientClass, LogFormat, LogLevel, OutputLimit, SavePoint, Value, ValueError, parse_size};

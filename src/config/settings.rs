@@ -18,7 +18,9 @@ use parking_lot::RwLock;
 
 use super::directive::{Change, DIRECTIVES, DefaultValue, Directive, Id, Kind, find};
 use super::environment::Environment;
-use super::value::{BindAddress, ClientClass, LogFormat, LogLevel, OutputLimit, Value, ValueError, printable};
+use super::value::{
+    BindAddress, ClientClass, LogFormat, LogLevel, OutputLimit, SavePoint, Value, ValueError, printable,
+};
 
 /// The least that a share of the memory comes to, so that a machine without free memory does not read as "no limit".
 const MIN_SHARE_BYTES: u64 = 1 << 20;
@@ -102,7 +104,18 @@ impl Settings {
                     settings.store(&mut words, directive.id, value);
                 }
             }
+            let mut save_points_given = false;
             for (id, value) in values {
+                let value = match value {
+                    // Those of several lines add up; an empty one begins anew.
+                    Value::Text(text) if id == Id::Save && save_points_given && !text.is_empty() => {
+                        let before = &words.texts[id as usize];
+                        let both = [&before[..], &text[..]].join(&b' ');
+                        Value::Text(both.trim_ascii().to_vec())
+                    }
+                    value => value,
+                };
+                save_points_given |= id == Id::Save;
                 settings.store(&mut words, id, value);
             }
         }
@@ -175,9 +188,13 @@ impl Settings {
             Kind::Octal { .. } => format!("{number:o}").into_bytes(),
             Kind::Bool => if number == 0 { "no" } else { "yes" }.into(),
             Kind::Choice(choices) => choices.get(number as usize).copied().unwrap_or_default().into(),
-            Kind::Rate | Kind::Password | Kind::File | Kind::Folder | Kind::Addresses => {
-                words.texts[directive.id as usize].to_vec()
-            }
+            Kind::Rate
+            | Kind::Password
+            | Kind::File
+            | Kind::FileName
+            | Kind::SavePoints
+            | Kind::Folder
+            | Kind::Addresses => words.texts[directive.id as usize].to_vec(),
             Kind::OutputLimits => {
                 let groups = ClientClass::ALL.map(|class| {
                     let OutputLimit { hard, soft, soft_seconds } = words.output_limits[class as usize];
@@ -324,6 +341,66 @@ impl Settings {
     /// Length of the accept queue.
     pub fn tcp_backlog(&self) -> i32 {
         self.number(Id::TcpBacklog) as i32
+    }
+
+    /// When snapshots are taken by themselves.
+    pub fn save_points(&self) -> Vec<SavePoint> {
+        SavePoint::all_in(&self.text(Id::Save))
+    }
+
+    /// Name of the snapshot's file.
+    pub fn dbfilename(&self) -> PathBuf {
+        self.path(Id::DbFilename).unwrap_or_default()
+    }
+
+    /// Whether small filters are compressed in snapshots.
+    pub fn rdbcompression(&self) -> bool {
+        self.number(Id::RdbCompression) != 0
+    }
+
+    /// Whether snapshots have a checksum.
+    pub fn rdbchecksum(&self) -> bool {
+        self.number(Id::RdbChecksum) != 0
+    }
+
+    /// Whether changes are refused while snapshots fail.
+    pub fn stop_writes(&self) -> bool {
+        self.number(Id::StopWrites) != 0
+    }
+
+    /// Whether changes are logged.
+    pub fn appendonly(&self) -> bool {
+        self.number(Id::AppendOnly) != 0
+    }
+
+    /// When the log is synced: a place in [`FSYNC_POLICIES`](super::FSYNC_POLICIES).
+    pub fn appendfsync(&self) -> usize {
+        self.number(Id::AppendFsync) as usize
+    }
+
+    /// Name of the log's folder.
+    pub fn appenddirname(&self) -> PathBuf {
+        self.path(Id::AppendDirname).unwrap_or_default()
+    }
+
+    /// Growth in percent at which the log is rewritten; 0 for never.
+    pub fn auto_rewrite_percentage(&self) -> u64 {
+        self.number(Id::AutoRewritePercentage)
+    }
+
+    /// Size below which the log is not rewritten by itself.
+    pub fn auto_rewrite_min_size(&self) -> u64 {
+        self.number(Id::AutoRewriteMinSize)
+    }
+
+    /// Whether a log whose end is cut off is taken.
+    pub fn aof_load_truncated(&self) -> bool {
+        self.number(Id::AofLoadTruncated) != 0
+    }
+
+    /// Whether what is sound of damaged files is taken.
+    pub fn load_damaged(&self) -> bool {
+        self.number(Id::LoadDamaged) != 0
     }
 
     /// Most bytes of requests held for a client.

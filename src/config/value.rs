@@ -84,6 +84,12 @@ pub enum ValueError {
     /// A path with a NUL byte in it, or an empty one where one is needed.
     #[error("argument must be a path")]
     NotPath,
+    /// A path where a name is needed.
+    #[error("{0} can't be a path, just a filename")]
+    NotName(&'static str),
+    /// Not pairs of seconds and changes.
+    #[error("Invalid save parameters")]
+    NotSavePoints,
     /// Something in a list of addresses that cannot be one.
     #[error("argument must be a list of addresses")]
     NotAddress,
@@ -113,6 +119,8 @@ impl Directive {
             Kind::Addresses if words.is_empty() => Err(ValueError::WordCount),
             Kind::Addresses => addresses(&split(words)),
             Kind::OutputLimits => output_limits(&split(words)),
+            Kind::SavePoints if words.is_empty() => Err(ValueError::WordCount),
+            Kind::SavePoints => save_points(&split(words)),
             _ => match words {
                 [word] => self.parse_word(word.as_ref()),
                 _ => Err(ValueError::WordCount),
@@ -143,7 +151,11 @@ impl Directive {
             Kind::File => path(word),
             Kind::Folder if word.is_empty() => Err(ValueError::NotPath),
             Kind::Folder => path(word),
-            Kind::Addresses | Kind::OutputLimits => Err(ValueError::WordCount),
+            Kind::FileName if word.is_empty() || word.contains(&b'/') || word == b"." || word == b".." => {
+                Err(ValueError::NotName(self.name))
+            }
+            Kind::FileName => path(word),
+            Kind::Addresses | Kind::OutputLimits | Kind::SavePoints => Err(ValueError::WordCount),
         }
     }
 
@@ -247,6 +259,32 @@ fn addresses(words: &[&[u8]]) -> Result<Value, ValueError> {
     }
     let readable = |word: &&[u8]| std::str::from_utf8(word).is_ok_and(|text| BindAddress::parse(text).is_some());
     if words.iter().all(readable) { Ok(Value::Text(words.join(&b' '))) } else { Err(ValueError::NotAddress) }
+}
+
+/// A snapshot is taken when so many seconds have passed since the last one and there were so many changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SavePoint {
+    /// At least 1.
+    pub seconds: u64,
+    /// May be 0.
+    pub changes: u64,
+}
+
+impl SavePoint {
+    /// Those in a text that [`Kind::SavePoints`] has taken.
+    pub(super) fn all_in(text: &[u8]) -> Vec<Self> {
+        let numbers: Vec<u64> = split(&[text]).into_iter().filter_map(|word| integer(word)?.try_into().ok()).collect();
+        numbers.as_chunks().0.iter().map(|[seconds, changes]| Self { seconds: *seconds, changes: *changes }).collect()
+    }
+}
+
+fn save_points(words: &[&[u8]]) -> Result<Value, ValueError> {
+    let sound = |[seconds, changes]: &[&[u8]; 2]| {
+        integer(seconds).is_some_and(|seconds| seconds >= 1) && integer(changes).is_some_and(|changes| changes >= 0)
+    };
+    let (pairs, rest) = words.as_chunks::<2>();
+    let all_sound = rest.is_empty() && pairs.iter().all(sound);
+    if all_sound { Ok(Value::Text(words.join(&b' '))) } else { Err(ValueError::NotSavePoints) }
 }
 
 /// An address to listen on, as written in `bind`.

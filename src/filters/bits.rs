@@ -25,8 +25,8 @@
 use std::alloc::Layout;
 use std::fmt;
 use std::ptr::NonNull;
-use std::sync::{Arc, LazyLock};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock};
 
 /// From this size on an array is a memory mapping of its own; also the size of a huge page.
 pub const MAPPED_FROM_BYTES: usize = 2 << 20;
@@ -185,7 +185,10 @@ impl BitArray {
     ///
     /// If there is a second handle.
     pub fn words_mut(&mut self) -> &mut [u64] {
-        assert!(Arc::get_mut(&mut self.memory).is_some(), "a bit array that is shared is not to be written as a plain one");
+        assert!(
+            Arc::get_mut(&mut self.memory).is_some(),
+            "a bit array that is shared is not to be written as a plain one"
+        );
         // SAFETY: as in `words`; `&mut self` of the only handle excludes every other access, and AtomicU64 has the layout of
         // u64 (same size, and an alignment that is at least as strict).
         unsafe { std::slice::from_raw_parts_mut(self.words.as_ptr().cast(), self.len.div_ceil(WORD_BYTES)) }

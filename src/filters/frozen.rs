@@ -244,7 +244,6 @@ fn page_as_it_was(array: &BitArray, page: usize, at: &[u16], old: &[u64]) -> Box
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::filters::bloom::{HashPair, Shape};
     use crate::filters::scalable_bloom::ScalableBloom;
 

@@ -32,7 +32,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use super::log::writer::{LogWriter, WriteError};
+use super::log::{LogWriter, WriteError};
 use super::record::{stage, suspend, unit, with_staged};
 use crate::keyspace::effect::{Effect, Group, Journal};
 use crate::keyspace::latch::{Latch, Wait};
@@ -362,10 +362,8 @@ impl LiveLog {
     fn wake_waiting(&self) {
         let (synced, failing) = (self.synced(), self.gate.load(Ordering::Acquire) == FAILED);
         let mut waiting = self.waiting.lock();
-        let ready: Vec<Waker> = waiting
-            .extract_if(.., |(position, _)| failing || *position <= synced)
-            .map(|(_, waker)| waker)
-            .collect();
+        let ready: Vec<Waker> =
+            waiting.extract_if(.., |(position, _)| failing || *position <= synced).map(|(_, waker)| waker).collect();
         drop(waiting);
         ready.into_iter().for_each(Waker::wake);
     }
@@ -494,7 +492,7 @@ impl Committer {
                 if let Some(writer) = self.writer.take()
                     && let Err(error) = writer.close()
                 {
-                    tracing_error(&format!("the log could not be closed: {error}"));
+                    tracing::error!("the log could not be closed: {error}");
                 }
                 return;
             }
@@ -624,7 +622,7 @@ impl Committer {
         health.needs_base = needs_base;
         drop(health);
         if news {
-            tracing_error(&format!("the append-only log cannot be written, changes are refused: {error}"));
+            tracing::error!("the append-only log cannot be written, changes are refused: {error}");
             self.log.failures.fetch_add(1, Ordering::AcqRel);
         }
         self.log.set_gate(FAILED);
@@ -637,23 +635,7 @@ impl Committer {
         (health.error, health.needs_base) = (None, false);
         drop(health);
         self.log.set_gate(OPEN);
-        tracing_info("the append-only log is written again");
+        tracing::info!("the append-only log is written again");
         self.log.wake_waiting();
     }
 }
-
-#[cfg(feature = "server")]
-fn tracing_error(text: &str) {
-    tracing::error!("{text}");
-}
-
-#[cfg(feature = "server")]
-fn tracing_info(text: &str) {
-    tracing::info!("{text}");
-}
-
-#[cfg(not(feature = "server"))]
-fn tracing_error(_: &str) {}
-
-#[cfg(not(feature = "server"))]
-fn tracing_info(_: &str) {}

@@ -4,5 +4,6 @@ pub mod files;
 pub mod live;
 pub mod log;
 pub mod record;
+pub mod recovery;
 pub mod replay;
 pub mod snapshot;

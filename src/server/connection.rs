@@ -25,6 +25,7 @@ use super::stream::{Socket, Stream};
 use crate::commands::context::{Context, Counters, Session};
 use crate::commands::dispatch::{LongCommand, Progress, Step, execute, write};
 use crate::config::{ClientClass, OutputLimit};
+use crate::keyspace::effect::Journal;
 use crate::resp::{Limits, Reply, Scanner, encode_error};
 
 /// Replies waiting for a client that stop its further requests from being run.
@@ -111,7 +112,8 @@ async fn serve_stream<S: Stream>(
             Box::new(State::new(shared, worker, &stream))
         }
     };
-    let mut connection = Connection { shared, counters, worker, buffers: None, written: 0, state, stream };
+    let mut connection =
+        Connection { shared, counters, worker, buffers: None, written: 0, unconfirmed: None, state, stream };
     match connection.run().await? {
         None => Ok(Ending::Over),
         Some(to) => {
@@ -184,9 +186,21 @@ struct Connection<'s, S> {
     buffers: Option<Buffers>,
     /// How much of the output the socket has taken.
     written: usize,
+    /// Replies that may not be written yet. Nothing is, while there are some.
+    unconfirmed: Option<Unconfirmed>,
     /// Dropped before the stream: the client is taken off the list before its descriptor is closed.
     state: Box<State>,
     stream: S,
+}
+
+/// Replies that may leave when the log is synced.
+#[derive(Clone, Copy)]
+struct Unconfirmed {
+    /// Where they begin in the output.
+    from: usize,
+    count: usize,
+    /// The log's count of failures before they were given.
+    failures: u64,
 }
 
 /// What a read brought.
@@ -202,6 +216,10 @@ impl<S: Stream> Connection<'_, S> {
         loop {
             let arrival = poll_fn(|task| self.poll_arrival(task)).await?;
             self.work().await?;
+            self.confirm().await;
+            if let Some(file) = self.state.session.file.take() {
+                self.send_file(file).await?;
+            }
             if arrival == Arrival::End {
                 self.state.session.closing = true;
                 self.write_all().await?;
@@ -331,12 +349,53 @@ impl<S: Stream> Connection<'_, S> {
         Ok(())
     }
 
+    /// Wait until the replies so far may leave. If that cannot be said of them, they become errors.
+    async fn confirm(&mut self) {
+        let Some(unconfirmed) = self.unconfirmed.take() else { return };
+        let log = &self.shared.durability.live;
+        if !log.confirms() {
+            return;
+        }
+        let Err(reason) = log.confirm(unconfirmed.failures).await else { return };
+        if let Some(buffers) = &mut self.buffers {
+            buffers.output.truncate(unconfirmed.from);
+            let text = format!(
+                "MISCONF Errors writing to the AOF file: {}. The command may or may not have been applied for good.",
+                reason.0
+            );
+            (0..unconfirmed.count).for_each(|_| encode_error(&text, &mut buffers.output));
+            self.counters.errors.add(unconfirmed.count as u64);
+        }
+    }
+
+    /// Send a file as a byte string.
+    async fn send_file(&mut self, file: Arc<std::fs::File>) -> io::Result<()> {
+        const PIECE_BYTES: u64 = 1 << 20;
+        let length = file.metadata()?.len();
+        self.buffers.get_or_insert_with(Buffers::borrow).output.extend(format!("${length}\r\n").into_bytes());
+        let mut sent = 0;
+        while sent < length {
+            let (file, bytes) = (file.clone(), PIECE_BYTES.min(length - sent) as usize);
+            let read = move || {
+                let mut piece = vec![0; bytes];
+                std::os::unix::fs::FileExt::read_exact_at(&*file, &mut piece, sent).map(|()| piece)
+            };
+            let piece = tokio::task::spawn_blocking(read).await.map_err(io::Error::other)??;
+            sent += piece.len() as u64;
+            self.buffers.get_or_insert_with(Buffers::borrow).output.extend(piece);
+            self.write_all().await?;
+        }
+        Ok(())
+    }
+
     async fn write_all(&mut self) -> io::Result<()> {
+        self.confirm().await;
         poll_fn(|task| self.poll_write(task)).await
     }
 
     /// Write what the socket takes at once; wait for the client only if it has very much to read.
     async fn write_some(&mut self) -> io::Result<()> {
+        self.confirm().await;
         poll_fn(|task| match self.poll_write(task)? {
             Poll::Pending if self.pending() >= PAUSE_BYTES => Poll::Pending,
             _ => Poll::Ready(Ok(())),
@@ -344,8 +403,11 @@ impl<S: Stream> Connection<'_, S> {
         .await
     }
 
-    /// Write what the socket takes at once.
+    /// Write what the socket takes at once, if it may be written already.
     async fn write_now(&mut self) -> io::Result<()> {
+        if self.unconfirmed.is_some() {
+            return Ok(());
+        }
         poll_fn(|task| match self.poll_write(task)? {
             Poll::Pending | Poll::Ready(()) => Poll::Ready(Ok(())),
         })
@@ -414,7 +476,9 @@ impl<S: Stream> Connection<'_, S> {
                 Progress::Long(long) => {
                     // Without waiting for the client: others wait for the key.
                     self.write_now().await?;
+                    self.await_confirmation();
                     self.finish(long, next).await;
+                    self.count_unconfirmed(1);
                     next += 1;
                     self.write_some().await?;
                     // Who waited for the key comes first, also when the next request takes it again.
@@ -426,9 +490,32 @@ impl<S: Stream> Connection<'_, S> {
 
     /// Run requests from `next` on, for about a slice of time. No lock outlives this.
     fn run_some(&mut self, next: &mut usize) -> Progress {
-        let Some((mut context, buffers)) = self.context() else { return Progress::Done };
-        let requests = (&buffers.batch, &buffers.input[..]);
-        execute(&mut context, requests, next, Instant::now() + SLICE, &mut buffers.output)
+        self.await_confirmation();
+        let first = *next;
+        let progress = match self.context() {
+            None => return Progress::Done,
+            Some((mut context, buffers)) => {
+                let requests = (&buffers.batch, &buffers.input[..]);
+                execute(&mut context, requests, next, Instant::now() + SLICE, &mut buffers.output)
+            }
+        };
+        self.count_unconfirmed(*next - first);
+        progress
+    }
+
+    /// From here on replies wait for the log, if it is synced before any reply.
+    fn await_confirmation(&mut self) {
+        let log = &self.shared.durability.live;
+        if let Some(buffers) = self.buffers.as_ref().filter(|_| log.is_strict()) {
+            let new = || Unconfirmed { from: buffers.output.len(), count: 0, failures: log.failures() };
+            self.unconfirmed.get_or_insert_with(new);
+        }
+    }
+
+    fn count_unconfirmed(&mut self, replies: usize) {
+        if let Some(unconfirmed) = &mut self.unconfirmed {
+            unconfirmed.count += replies;
+        }
     }
 
     /// Go on with a long command until it is done, letting others run in between.

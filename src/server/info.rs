@@ -2,10 +2,12 @@
 
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
-use std::time::UNIX_EPOCH;
+use std::time::{Duration, UNIX_EPOCH};
 
 use super::allocator::allocated_bytes;
+use super::durability::Durability;
 use super::shared::Shared;
+use super::start::seconds_left;
 use crate::commands::connection::REDIS_VERSION;
 use crate::config::Id;
 use crate::filters::bits::mapped_bytes;
@@ -17,10 +19,11 @@ struct Section {
     lines: fn(&Shared, &mut Lines),
 }
 
-const SECTIONS: [Section; 9] = [
+const SECTIONS: [Section; 10] = [
     Section { title: "Server", lines: server },
     Section { title: "Clients", lines: clients },
     Section { title: "Memory", lines: memory },
+    Section { title: "Persistence", lines: persistence },
     Section { title: "Stats", lines: stats },
     Section { title: "Replication", lines: replication },
     Section { title: "CPU", lines: cpu },
@@ -106,6 +109,78 @@ fn memory(shared: &Shared, lines: &mut Lines) {
     lines.add("max_filter_memory", shared.settings.max_filter_memory());
     lines.add("mem_fragmentation_ratio", format_args!("{:.2}", resident as f64 / used.max(1) as f64));
     lines.add("mem_allocator", "jemalloc");
+}
+
+fn persistence(shared: &Shared, lines: &mut Lines) {
+    let durability = &shared.durability;
+    let loading = durability.loading.load(Ordering::Acquire);
+    lines.add("loading", u8::from(loading));
+    lines.add("async_loading", 0);
+    if loading {
+        let (done, bytes) = (durability.load.bytes_done(), durability.load.bytes());
+        lines.add("loading_start_time", shared.started_at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs());
+        lines.add("loading_total_bytes", bytes);
+        lines.add("loading_loaded_bytes", done);
+        lines.add("loading_loaded_perc", format_args!("{:.2}", done as f64 * 100.0 / bytes.max(1) as f64));
+        lines.add("loading_loaded_keys", durability.load.snapshot.keys());
+        lines.add("loading_redone_changes", durability.load.records());
+        lines.add("loading_eta_seconds", seconds_left(durability));
+    }
+    snapshots(durability, lines);
+    log(durability, lines);
+}
+
+fn status(ok: bool) -> &'static str {
+    if ok { "ok" } else { "err" }
+}
+
+/// Seconds, or -1 for none.
+fn seconds(time: Option<Duration>) -> i64 {
+    time.map_or(-1, |time| time.as_secs() as i64)
+}
+
+fn snapshots(durability: &Durability, lines: &mut Lines) {
+    let unsaved = durability.unsaved_changes();
+    let state = durability.state.lock();
+    let running = state.running.as_ref().filter(|running| !running.kind.is_base());
+    lines.add("rdb_changes_since_last_save", unsaved);
+    lines.add("rdb_bgsave_in_progress", u8::from(running.is_some()));
+    lines.add("rdb_last_save_time", state.last_save);
+    lines.add("rdb_last_bgsave_status", status(state.snapshots.ok));
+    lines.add("rdb_last_bgsave_time_sec", seconds(state.snapshots.time));
+    lines.add("rdb_current_bgsave_time_sec", seconds(running.map(|running| running.begun.elapsed())));
+    lines.add("rdb_saves", state.snapshots.count);
+    lines.add("rdb_last_load_keys_expired", state.loaded.1);
+    lines.add("rdb_last_load_keys_loaded", state.loaded.0);
+    if let Some(running) = &state.running {
+        lines.add("current_save_keys_processed", running.progress.keys_done.load(Ordering::Relaxed));
+        lines.add("current_save_keys_total", running.progress.keys.load(Ordering::Relaxed));
+        lines.add("current_save_bytes_written", running.progress.bytes.load(Ordering::Relaxed));
+    }
+}
+
+fn log(durability: &Durability, lines: &mut Lines) {
+    let (live, health, state) = (&durability.live, durability.live.health(), durability.state.lock());
+    let running = state.running.as_ref().filter(|running| running.kind.is_base());
+    lines.add("aof_enabled", u8::from(live.is_on()));
+    lines.add("aof_rewrite_in_progress", u8::from(running.is_some()));
+    lines.add("aof_rewrite_scheduled", u8::from(state.base_is_scheduled()));
+    lines.add("aof_last_rewrite_time_sec", seconds(state.bases.time));
+    lines.add("aof_current_rewrite_time_sec", seconds(running.map(|running| running.begun.elapsed())));
+    lines.add("aof_last_bgrewrite_status", status(state.bases.ok));
+    lines.add("aof_rewrites", state.bases.count);
+    lines.add("aof_last_write_status", status(health.error.is_none()));
+    if live.is_on() {
+        lines.add("aof_current_size", durability.log_bytes(&state));
+        lines.add("aof_base_size", state.base_bytes);
+        lines.add("aof_buffer_length", live.buffered());
+        lines.add("aof_position", live.position());
+        lines.add("aof_synced_position", live.synced());
+        lines.add("aof_syncs", live.syncs());
+        lines.add("aof_unsynced_milliseconds", live.at_risk().as_millis());
+        lines.add("aof_last_sync_milliseconds", health.last_sync_time.as_millis());
+        lines.add("aof_seconds_since_last_sync", seconds(health.last_sync.map(|sync| sync.elapsed())));
+    }
 }
 
 fn stats(shared: &Shared, lines: &mut Lines) {

@@ -16,22 +16,27 @@ mod balance;
 mod buffers;
 mod client;
 mod connection;
+mod durability;
 mod files;
 mod info;
 mod listener;
 pub mod logging;
 mod memory_limit;
 mod shared;
+mod start;
 mod stream;
+mod waiting;
 mod worker;
 
-use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::oneshot;
 
+use crate::commands::context::{JobDone, ShutDown};
 use crate::config::Settings;
+use crate::persist::live::LiveLog;
 use listener::Listeners;
 use shared::Shared;
 use worker::{Balancer, Workers};
@@ -56,39 +61,72 @@ pub fn run(settings: Settings) -> Result<(), String> {
     logging::start(&settings)?;
     let files = files::raise_limit(&settings);
     let workers = Workers::start(settings.threads()).map_err(|error| format!("cannot start a thread: {error}"))?;
-    let shared = Arc::new(Shared::new(settings, files, workers));
+    let log = LiveLog::start().map_err(|error| format!("cannot start a thread: {error}"))?;
+    let shared = Arc::new(Shared::new(settings, files, workers, log));
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| format!("cannot start the runtime: {error}"))?;
     runtime.block_on(async {
         let listeners = Listeners::bind(&shared.settings)?;
-        serve(&shared, &listeners).await.map_err(|error| format!("cannot wait for signals: {error}"))
+        serve(&shared, &listeners).await
     })
 }
 
-async fn serve(shared: &Arc<Shared>, listeners: &Listeners) -> io::Result<()> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
+async fn serve(shared: &Arc<Shared>, listeners: &Listeners) -> Result<(), String> {
+    let handle = |kind| signal(kind).map_err(|error| format!("cannot wait for signals: {error}"));
+    let mut terminate = handle(SignalKind::terminate())?;
+    let mut interrupt = handle(SignalKind::interrupt())?;
     // Registered, hence not deadly: a terminal that goes away, and a log that reaches the limit of file sizes.
-    let _hang_up = signal(SignalKind::hangup())?;
-    let _file_size = signal(SignalKind::from_raw(libc::SIGXFSZ))?;
+    let _hang_up = handle(SignalKind::hangup())?;
+    let _file_size = handle(SignalKind::from_raw(libc::SIGXFSZ))?;
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         process = std::process::id(),
         threads = shared.settings.threads(),
-        "ready to accept connections at {}",
+        "listening at {}",
         listeners.describe()
     );
-    tokio::select! {
-        () = listeners.accept(shared) => {}
-        () = keep_time(shared) => {}
-        _ = terminate.recv() => tracing::info!("SIGTERM: ending"),
-        _ = interrupt.recv() => tracing::info!("SIGINT: ending"),
-        () = shared.shutdown_asked() => tracing::info!("SHUTDOWN: ending"),
+    let mut loading = start::load(shared);
+    loop {
+        let (how, job) = tokio::select! {
+            () = listeners.accept(shared) => continue,
+            () = keep_time(shared) => continue,
+            loaded = loaded(&mut loading) => {
+                loading = None;
+                loaded?;
+                tracing::info!("ready to accept connections");
+                continue;
+            }
+            _ = terminate.recv() => (ShutDown::default(), Arc::default()),
+            _ = interrupt.recv() => (ShutDown::default(), Arc::default()),
+            asked = shared.shutdown_asked() => asked,
+        };
+        tracing::info!("asked to end");
+        match shared.durability.prepare_end(how).await {
+            Ok(()) => {
+                job.finish(Ok(JobDone::Done));
+                break;
+            }
+            Err(reason) => {
+                tracing::error!("cannot end without losing data, so the server goes on: {reason}");
+                job.finish(Err(reason));
+            }
+        }
     }
     end(shared, listeners).await;
     Ok(())
+}
+
+/// Ends when the data are loaded; never, if they are already.
+///
+/// # Errors
+/// They cannot be loaded: why.
+async fn loaded(loading: &mut Option<oneshot::Receiver<Result<(), String>>>) -> Result<(), String> {
+    match loading {
+        Some(receiver) => receiver.await.unwrap_or_else(|_| Err("the thread that loads is gone".to_owned())),
+        None => std::future::pending().await,
+    }
 }
 
 /// What has to be done now and then, for ever.
@@ -114,6 +152,7 @@ async fn keep_time(shared: &Shared) {
 async fn end(shared: &Shared, listeners: &Listeners) {
     let ends_by = shared.now() + SENDING_SECONDS;
     shared.clients.end_all(ends_by);
+    shared.durability.let_go();
     let deadline = Instant::now() + PATIENCE;
     while shared.clients.len() > 0 && Instant::now() < deadline {
         // Connections that were handed to a worker but not registered yet are met by the next round.
@@ -121,5 +160,6 @@ async fn end(shared: &Shared, listeners: &Listeners) {
         shared.clients.end_all(ends_by);
     }
     listeners.clean_up();
+    shared.durability.close();
     tracing::info!(clients = shared.clients.len(), "bye");
 }

@@ -8,12 +8,15 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::client::Clients;
+use super::durability::Durability;
 use super::memory_limit::MemoryLimit;
 use super::worker::Workers;
 use super::{allocator, files, info, logging};
-use crate::commands::context::{Counter, Counters, Host, Room};
+use crate::commands::context::{Begun, ChangeGate, Counter, Counters, Host, Job, Room, ShutDown, Task};
+use crate::commands::error::CommandError;
 use crate::config::{Id, Prepared, SetError, Settings};
 use crate::keyspace::Keyspace;
+use crate::persist::live::LiveLog;
 
 /// What all threads of the server share.
 pub(super) struct Shared {
@@ -36,7 +39,10 @@ pub(super) struct Shared {
     pub(super) memory: MemoryLimit,
     /// Clients cut off from outside, by the sweep.
     pub(super) swept: AtomicU64,
-    shutdown: Notify,
+    pub(super) durability: Arc<Durability>,
+    /// How the server was asked to end, and who waits for the answer.
+    shutdown: Mutex<Option<(ShutDown, Arc<Job>)>>,
+    shutdown_asked: Notify,
 }
 
 /// The counts a second ago, and what came since: for figures "per second".
@@ -57,9 +63,10 @@ pub(super) struct Totals {
 }
 
 impl Shared {
-    pub(super) fn new(settings: Settings, files: u64, workers: Workers) -> Self {
-        let (keyspace, settings) = (Arc::new(Keyspace::new(None)), Arc::new(settings));
+    pub(super) fn new(settings: Settings, files: u64, workers: Workers, log: Arc<LiveLog>) -> Self {
+        let (keyspace, settings) = (Arc::new(Keyspace::new(Some(log.clone()))), Arc::new(settings));
         Self {
+            durability: Arc::new(Durability::new(keyspace.clone(), settings.clone(), log)),
             memory: MemoryLimit::new(keyspace.clone(), settings.clone()),
             keyspace,
             clients: Clients::default(),
@@ -74,7 +81,8 @@ impl Shared {
             files: AtomicU64::new(files),
             last_id: AtomicU64::new(0),
             swept: AtomicU64::new(0),
-            shutdown: Notify::new(),
+            shutdown: Mutex::default(),
+            shutdown_asked: Notify::new(),
         }
     }
 
@@ -103,6 +111,7 @@ impl Shared {
         let now = self.now();
         self.keyspace.set_now(now);
         self.memory.measure();
+        self.durability.tick();
         self.peak_memory.fetch_max(allocator::allocated_bytes(), Ordering::Relaxed);
         let mut rates = self.rates.lock();
         if rates.second == now {
@@ -126,9 +135,14 @@ impl Shared {
         self.swept.fetch_add(cut_off, Ordering::Relaxed);
     }
 
-    /// Ends when somebody asked for the end.
-    pub(super) async fn shutdown_asked(&self) {
-        self.shutdown.notified().await;
+    /// Ends when somebody asks for the end.
+    pub(super) async fn shutdown_asked(&self) -> (ShutDown, Arc<Job>) {
+        loop {
+            self.shutdown_asked.notified().await;
+            if let Some(asked) = self.shutdown.lock().take() {
+                return asked;
+            }
+        }
     }
 }
 
@@ -147,7 +161,8 @@ impl Host for Shared {
         }
     }
 
-    fn settings_changed(&self, changed: &[Id]) {
+    fn settings_changed(&self, changed: &[Id]) -> Option<Arc<Job>> {
+        let mut job = None;
         for id in changed {
             let value = match id.directive().is_secret() {
                 true => "(hidden)".into(),
@@ -158,9 +173,12 @@ impl Host for Shared {
                 Id::Loglevel => logging::set_level(self.settings.loglevel()),
                 Id::MaxMemoryPolicy => self.keyspace.count_uses(self.memory.policy().goes_by_uses()),
                 Id::MaxClients => self.files.store(u64::from(self.settings.maxclients()), Ordering::Relaxed),
+                Id::Save | Id::StopWrites | Id::AppendFsync => self.durability.settings_changed(),
+                Id::AppendOnly => job = Some(self.durability.switch_log()),
                 _ => {}
             }
         }
+        job
     }
 
     fn make_room(&self, bytes: u64, most: Duration) -> Room {
@@ -171,8 +189,29 @@ impl Host for Shared {
         self.memory.room_for(bytes, kept)
     }
 
-    fn shut_down(&self) {
-        self.shutdown.notify_one();
+    fn is_loading(&self) -> bool {
+        self.durability.loading.load(Ordering::Acquire)
+    }
+
+    fn change_gate(&self) -> ChangeGate {
+        self.durability.change_gate()
+    }
+
+    fn begin(&self, task: Task) -> Result<Begun, CommandError> {
+        let Task::ShutDown(how) = task else { return self.durability.begin(task) };
+        let mut shutdown = self.shutdown.lock();
+        let (_, job) = shutdown.get_or_insert_with(|| (how, Arc::default()));
+        let job = job.clone();
+        self.shutdown_asked.notify_one();
+        Ok(Begun::Now(job))
+    }
+
+    fn last_save(&self) -> u64 {
+        self.durability.state.lock().last_save
+    }
+
+    fn logs(&self) -> bool {
+        self.durability.live.is_on()
     }
 }
 

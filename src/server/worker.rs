@@ -146,7 +146,12 @@ mod tests {
     fn connections_move_between_workers() {
         let environment = Environment { cores: 2, memory: None, memory_limit: None, folder: "/".into() };
         let settings = Settings::new(environment, []);
-        let shared = Arc::new(Shared::new(settings, 100, Workers::start(2).unwrap()));
+        let shared = Arc::new(Shared::new(
+            settings,
+            100,
+            Workers::start(2).unwrap(),
+            crate::persist::live::LiveLog::start().unwrap(),
+        ));
         let mut clients: Vec<UnixStream> = (0..4)
             .map(|_| {
                 let (ours, theirs) = UnixStream::pair().unwrap();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use seendb::commands::context::{Host, Room};
+use seendb::commands::context::{Host, Job, Room};
 use seendb::config::{Id, Prepared, SetError};
 use seendb::resp::{Batch, Limits, Scanner};
 
@@ -16,14 +16,15 @@ impl Host for Plain {
     fn approve_settings(&self, _: &Prepared) -> Result<(), SetError> {
         Ok(())
     }
-    fn settings_changed(&self, _: &[Id]) {}
+    fn settings_changed(&self, _: &[Id]) -> Option<std::sync::Arc<Job>> {
+        None
+    }
     fn make_room(&self, _: u64, _: Duration) -> Room {
         Room::Made
     }
     fn room_for(&self, _: u64, _: u64) -> Room {
         Room::Made
     }
-    fn shut_down(&self) {}
 }
 
 /// A request as the scanner sees it: its bytes, and a batch of this one request.

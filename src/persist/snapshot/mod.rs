@@ -13,6 +13,8 @@
 //! | --- | --- |
 //! | [`mark`] | the marks |
 //! | [`read`] | loading a file, and going through it without loading |
+//! | [`save`] | writing a file
 
 pub mod mark;
 pub mod read;
+pub mod save;

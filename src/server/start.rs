@@ -1,0 +1,108 @@
+//! The start: data are loaded while the server already answers, though only that it is loading.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use super::durability::{Durability, await_job};
+use super::shared::Shared;
+use super::waiting::block_on;
+use crate::persist::log::{LogWriter, SEGMENT_BYTES};
+use crate::persist::recovery::{Loaded, Recovery, Source};
+
+/// How often the log tells how far the loading is.
+const TELL_EVERY: Duration = Duration::from_secs(5);
+
+/// Load the data on a thread of its own; the outcome comes when that is done.
+pub(super) fn load(shared: &Arc<Shared>) -> Option<oneshot::Receiver<Result<(), String>>> {
+    let (sender, receiver) = oneshot::channel();
+    let own = shared.clone();
+    let run = move || {
+        let outcome = load_all(&own);
+        if outcome.is_ok() {
+            own.durability.loading.store(false, Ordering::Release);
+        }
+        // Nobody waits any more if the server ends.
+        drop(sender.send(outcome));
+    };
+    if let Err(error) = thread::Builder::new().name("seendb-load".into()).spawn(run) {
+        tracing::error!("no thread to load the data: {error}");
+        return Some(oneshot::channel().1);
+    }
+    let watched = shared.clone();
+    tokio::spawn(async move { tell_progress(&watched.durability).await });
+    Some(receiver)
+}
+
+async fn tell_progress(durability: &Durability) {
+    loop {
+        tokio::time::sleep(TELL_EVERY).await;
+        if !durability.loading.load(Ordering::Acquire) {
+            return;
+        }
+        let (done, bytes) = (durability.load.bytes_done(), durability.load.bytes());
+        tracing::info!(
+            "loading: {} of {} MiB, {} keys, about {} s left",
+            done >> 20,
+            bytes >> 20,
+            durability.load.snapshot.keys(),
+            seconds_left(durability)
+        );
+    }
+}
+
+/// Estimate from what is done.
+pub(super) fn seconds_left(durability: &Durability) -> u64 {
+    let (done, bytes) = (durability.load.bytes_done(), durability.load.bytes());
+    let elapsed = durability.started.elapsed().as_secs_f64();
+    if done == 0 { 0 } else { (elapsed * bytes.saturating_sub(done) as f64 / done as f64) as u64 }
+}
+
+fn load_all(shared: &Shared) -> Result<(), String> {
+    let (durability, settings) = (&shared.durability, &shared.settings);
+    let recovery = Recovery {
+        files: durability.files().clone(),
+        snapshot: durability.snapshot_path(),
+        log: durability.log_folder(),
+        appendonly: settings.appendonly(),
+        load_truncated: settings.aof_load_truncated(),
+        load_damaged: settings.load_damaged(),
+        threads: settings.threads(),
+    };
+    let loaded = recovery.run(&shared.keyspace, &durability.load).map_err(|error| error.to_string())?;
+    loaded.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+    let keys: usize = (0..crate::keyspace::DATABASES).map(|db| shared.keyspace.len(db)).sum();
+    durability.loaded(keys as u64, loaded.expired);
+    let from = match &loaded.source {
+        Source::Nothing => "nothing: there is neither a snapshot nor a log".to_owned(),
+        Source::Snapshot => format!("'{}'", recovery.snapshot.display()),
+        Source::Log(_) => format!("the log in '{}', not the snapshot", recovery.log.display()),
+    };
+    let seconds = durability.started.elapsed().as_secs_f64();
+    tracing::info!("{keys} keys loaded in {seconds:.3} s from {from}");
+    if settings.appendonly() { begin_log(durability, &recovery, loaded) } else { Ok(()) }
+}
+
+/// Begin to log: where the log that was loaded ends, or anew.
+fn begin_log(durability: &Arc<Durability>, recovery: &Recovery, loaded: Loaded) -> Result<(), String> {
+    let fail = |error: std::io::Error| format!("cannot write the log in '{}': {error}", recovery.log.display());
+    let files = recovery.files.clone();
+    match loaded.source {
+        Source::Log(end) => {
+            let base = end.manifest.base.as_ref().map(|base| recovery.log.join(&base.file));
+            let base_bytes = base.map_or(Ok(0), |path| files.open(&path).and_then(|file| file.length()));
+            let writer = LogWriter::open(files, &recovery.log, *end, SEGMENT_BYTES).map_err(fail)?;
+            durability.continue_log(writer, base_bytes.map_err(fail)?);
+        }
+        Source::Nothing => {
+            let writer = LogWriter::create(files, &recovery.log, None, SEGMENT_BYTES).map_err(fail)?;
+            durability.continue_log(writer, 0);
+        }
+        // Until the first base is on disk no change could be kept.
+        Source::Snapshot => drop(block_on(await_job(&durability.switch_log()))?),
+    }
+    Ok(())
+}
