@@ -309,11 +309,17 @@ mod tests {
         }
     }
 
+    fn add_shared(chain: &ScalableBloom, random: &mut fastrand::Rng) {
+        for _ in 0..200_000 {
+            chain.insert_shared(HashPair::of(&random.u64(..).to_le_bytes()));
+        }
+    }
+
     #[test]
     fn threads_that_add_do_not_disturb_the_reader() {
         let chain = ScalableBloom::new(5, 2, Shape::new(2_000_000, 0.01).unwrap()).unwrap();
         let mut random = fastrand::Rng::with_seed(7);
-        (0..200_000).for_each(|_| drop(chain.insert_shared(HashPair::of(&random.u64(..).to_le_bytes()))));
+        add_shared(&chain, &mut random);
         let bits = bits_of(&chain).concat();
         let frozen = chain.freeze(1).unwrap();
         let mut read = Vec::new();
@@ -322,7 +328,7 @@ mod tests {
                 let chain = &chain;
                 scope.spawn(move || {
                     let mut random = fastrand::Rng::with_seed(seed);
-                    (0..200_000).for_each(|_| drop(chain.insert_shared(HashPair::of(&random.u64(..).to_le_bytes()))));
+                    add_shared(chain, &mut random);
                 });
             }
             let mut page = vec![0];
