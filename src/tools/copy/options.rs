@@ -13,8 +13,9 @@ const LARGE_BYTES: &str = "64mb";
 const LONG_ABOUT: &str = "\
 Move Bloom filters between live servers, with their lives.
 
-Either end may be SeenDB or a Redis with RedisBloom. What arrives is equal to the bit: settings, sub-filters, counts, and the moment \
-at which the key ends. The source is only read. Keys of other types stay where they are and are counted.";
+Either end may be SeenDB or a Redis with RedisBloom. What arrives is equal to the bit: settings, sub-filters,
+counts, and the moment at which the key ends. The source is only read. Keys of other types stay where they
+are and are counted.";
 
 const AFTER_HELP: &str = "\
 How it works:
@@ -27,10 +28,10 @@ Keys that are at the target already:
   are left alone, listed as failed, and make the exit status 1. With --replace they are replaced.
 
 Interrupted runs and --resume FILE:
-  The names of finished keys are written to FILE. After ^C, a lost connection or a crash, the same command goes
-  on where it was; keys that were on their way are moved again. Keys in FILE are not copied again, even if they
-  have changed at the source since: to bring changed keys up to date, run with --replace and without FILE.
-  To lose no add at all, stop the writers before the last run.
+  The names of finished keys are written to FILE. After ^C, a lost connection or a crash, the same command
+  goes on where it was; keys that were on their way are moved again. Keys in FILE are not copied again, even
+  if they have changed at the source since: to bring changed keys up to date, run with --replace and without
+  FILE. To lose no add at all, stop the writers before the last run.
 
 Clusters:
   A target that is a cluster is recognised, and each key goes to the node of its slot. A source that is a
@@ -40,7 +41,8 @@ valkey-bloom:
   It hashes in another way, so its bits are of no use anywhere else and are not moved. --empty makes empty
   filters with the same rate, capacity, growth and life at the target, to be filled anew.
 
-Exit status: 0 if all filters arrived, 1 otherwise.";
+Exit status: 0 if all filters arrived, 1 otherwise.
+";
 
 /// `seendb copy`.
 #[derive(Debug, Parser)]
@@ -49,7 +51,7 @@ Exit status: 0 if all filters arrived, 1 otherwise.";
     about = "Move Bloom filters between live servers, with their lives",
     long_about = LONG_ABOUT,
     after_long_help = AFTER_HELP,
-    max_term_width = 110
+    override_usage = "seendb copy [OPTIONS] <FROM> <TO>"
 )]
 pub struct Options {
     /// Source: redis://[[user:]password@]host[:port][/db]; a % in user or password as %25, an @ as %40

@@ -77,7 +77,7 @@ impl Tally {
     pub fn summary(&self, took: Duration) -> String {
         let filters = if self.empty { "empty filters made" } else { "filters copied" };
         let rate = self.bytes as f64 / took.as_secs_f64().max(0.001);
-        let mut text = format!("{} {filters}", self.copied);
+        let mut text = format!("{filters}: {}", self.copied);
         if !self.empty {
             text += &format!(", {}", amount(self.bytes as f64));
         }
@@ -86,16 +86,16 @@ impl Tally {
             text += &format!(" ({}/s)", amount(rate));
         }
         text.push('\n');
-        let mut line = |count: u64, what: &str| {
+        let mut line = |what: &str, count: u64| {
             if count > 0 {
-                text += &format!("{count} {what}\n");
+                text += &format!("{what}: {count}\n");
             }
         };
-        line(self.before, "had been copied by an earlier run");
-        line(self.gone, "were gone when their turn came");
-        line(self.others.unwrap_or(0), "keys of other types stay where they are");
-        line(self.other_tightening, "had a tightening ratio other than 0.5, which is fixed at the target");
-        line(self.failed, "failed:");
+        line("copied by an earlier run", self.before);
+        line("gone when their turn came", self.gone);
+        line("keys of other types, left where they are", self.others.unwrap_or(0));
+        line("with another tightening ratio than 0.5, which is fixed at the target", self.other_tightening);
+        line("failed", self.failed);
         for (name, reason) in &self.examples {
             text += &format!("  {name}: {reason}\n");
         }
@@ -188,8 +188,8 @@ mod tests {
         tally.add(b"b", Outcome::Gone);
         (0..12).for_each(|i: i32| tally.add(format!("k{i}").as_bytes(), Outcome::Exists));
         let text = tally.summary(Duration::from_secs(1));
-        let head = "1 filters copied, 1.5 kB in 1.0 s (1.5 kB/s)\n7 had been copied by an earlier run\n\
-                    1 were gone when their turn came\n3 keys of other types stay where they are\n12 failed:\n  \"k0\": exists";
+        let head = "filters copied: 1, 1.5 kB in 1.0 s (1.5 kB/s)\ncopied by an earlier run: 7\n\
+                    gone when their turn came: 1\nkeys of other types, left where they are: 3\nfailed: 12\n  \"k0\": exists";
         assert!(text.starts_with(head), "{text}");
         assert!(text.contains("\"k9\"") && !text.contains("\"k10\"") && text.ends_with("  and 2 more\n"), "{text}");
         assert_eq!(tally.looked_at(), 21);
