@@ -40,7 +40,7 @@ fn serve(mut stream: TcpStream, answer: &Mutex<impl FnMut(&[Vec<u8>]) -> Vec<u8>
 /// The words of the first request, and its length.
 fn request(input: &[u8]) -> Option<(Vec<Vec<u8>>, usize)> {
     let mut at = 0;
-    let mut number = |at: &mut usize| {
+    let number = |at: &mut usize| {
         let line =
             input.get(*at..)?.split_inclusive(|byte| *byte == b'\n').next().filter(|line| line.ends_with(b"\n"))?;
         *at += line.len();

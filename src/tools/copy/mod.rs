@@ -25,6 +25,7 @@ mod stop;
 mod target;
 
 use std::ffi::OsString;
+use std::io::Write as _;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -67,7 +68,9 @@ fn copy(options: Options) -> Result<bool, Stop> {
     let mut copier = Copier::new(options, interrupted())?;
     let ended = copier.run();
     copier.progress.end();
-    print!("{}", copier.tally.summary(copier.progress.took()));
+    let summary = copier.tally.summary(copier.progress.took());
+    // Who does not read it gets the exit status.
+    let _ = std::io::stdout().write_all(summary.as_bytes());
     ended.map(|()| copier.tally.failed == 0)
 }
 

@@ -71,12 +71,7 @@ impl Copier {
             Ok(header) => header,
             Err(outcome) => return Ok(Tried::Over(outcome)),
         };
-        let empty = [
-            Request::of("DEL", temporary, []),
-            Request::of("BF.LOADCHUNK", temporary, [Bytes::from_static(b"1"), header.bytes.clone()]),
-        ];
-        let reply = self.target.run(&empty)?.pop().unwrap_or(Reply::Null);
-        if let Some(outcome) = refusal(reply)? {
+        if let Some(outcome) = self.load_header(temporary, header.bytes.clone())? {
             return Ok(Tried::Over(outcome));
         }
         let (mut iter, total) = (1, header.bit_bytes());
@@ -110,6 +105,12 @@ impl Copier {
         })
     }
 
+    /// Makes the temporary key, in place of one that an interrupted run has left.
+    fn load_header(&mut self, temporary: &Bytes, header: Bytes) -> Result<Option<Outcome>, Stop> {
+        let load = Request::of("BF.LOADCHUNK", temporary, [Bytes::from_static(b"1"), header]);
+        self.load_all(temporary, vec![Request::of("DEL", temporary, []), load])
+    }
+
     /// Loads bytes that belong behind iterator `iter`.
     fn load(&mut self, temporary: &Bytes, mut iter: i64, data: &Bytes) -> Result<Option<Outcome>, Stop> {
         let most = usize::try_from(PIECE_BYTES.min(self.target.word_bytes())).unwrap_or(usize::MAX).max(1);
@@ -119,6 +120,11 @@ impl Copier {
             iter += piece.len() as i64;
             requests.push(Request::of("BF.LOADCHUNK", temporary, [Bytes::from(iter.to_string()), piece]));
         }
+        self.load_all(temporary, requests)
+    }
+
+    /// Runs requests that make or fill the temporary key, and lets it live on.
+    fn load_all(&mut self, temporary: &Bytes, mut requests: Vec<Request>) -> Result<Option<Outcome>, Stop> {
         requests.push(Request::of("PEXPIRE", temporary, [Bytes::from_static(LEFTOVER_MS.as_bytes())]));
         for reply in self.target.run(&requests)? {
             if let Some(outcome) = refusal(reply)? {
