@@ -122,7 +122,7 @@ fn assert_same(left: &BTreeMap<Vec<u8>, Seen>, right: &BTreeMap<Vec<u8>, Seen>) 
 
 /// A filter of random settings, random items and perhaps a life.
 fn make_random(client: &mut Client, random: &mut Random, number: usize) -> Vec<u8> {
-    let mut key = format!("filter:{number}").into_bytes();
+    let mut key = format!("filter:{number}:").into_bytes();
     if random.percent(10) {
         key.extend((0..random.below(6)).map(|_| random.bits() as u8));
     }

@@ -1,47 +1,65 @@
 //! Runs that end before their end.
 
 use super::fake::Between;
-use super::support::{Random, Server};
+use super::support::{Random, Server, wait_until};
 use super::{all_seen, assert_same, copy_all, copy_fails, make_random, printed, tool, url};
-use std::time::{Duration, Instant};
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::Child;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-/// Kills the tool at random moments until a run comes to its end. `pieces` is the size from which filters go in pieces.
+/// Keys of a run that is killed.
+const KEYS: usize = 1200;
+
+/// Kills the tool when it has sent the target a random number of pieces of its requests, the last of which still arrives, until
+/// a run comes to its end. `pieces` is the size from which filters go in pieces.
 fn kill_until_done(pieces: &str, seed: u64) {
     let (from, to) = (Server::peer(), Server::start());
     let (mut source, random) = (from.client(), &mut Random::new(seed));
-    for number in 0..600 {
+    for number in 0..KEYS {
         make_random(&mut source, random, number);
     }
     let before = all_seen(&mut source);
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("progress");
-    let (from_url, to_url) = (url(from.port()), url(to.port()));
+    // The process to be killed, and after how many pieces.
+    let victim: Arc<Mutex<Option<(Child, usize)>>> = Arc::default();
+    let armed = Arc::clone(&victim);
+    let between = Between::start(to.port(), move |_| {
+        match &mut *armed.lock().expect("no test has failed") {
+            Some((child, 0)) => child.kill().expect("it is killed"),
+            Some((_, left)) => *left -= 1,
+            None => {}
+        }
+        true
+    });
+    let (from_url, to_url) = (url(from.port()), url(between.port()));
     let args = [&from_url, &to_url, "--resume", file.to_str().unwrap(), "--pieces-from", pieces];
     let (mut killed, mut halfway) = (0, 0);
     let last = loop {
-        let mut child = tool(&args).spawn().expect("the program starts");
-        let end = Instant::now() + Duration::from_micros(2000 + random.below(25_000) as u64);
-        while Instant::now() < end && child.try_wait().expect("the child can be asked").is_none() {
-            std::thread::sleep(Duration::from_micros(200));
+        // A run that is left alone ends it, however many there were.
+        let after = if killed < 60 { 5 + random.below(8) } else { usize::MAX };
+        *victim.lock().expect("no test has failed") = Some((tool(&args).spawn().expect("the program starts"), after));
+        wait_until("the end of the run", || {
+            let mut victim = victim.lock().expect("no test has failed");
+            victim.as_mut().is_none_or(|(child, _)| child.try_wait().expect("the child can be asked").is_some())
+        });
+        let ended = victim.lock().expect("no test has failed").take();
+        let output = ended.expect("the child").0.wait_with_output().expect("the child's output");
+        if output.status.signal() != Some(libc::SIGKILL) {
+            break output;
         }
-        // On a slow machine no run would ever come to its end.
-        if killed < 40 && child.try_wait().expect("the child can be asked").is_none() {
-            child.kill().expect("it is killed");
-            child.wait().expect("it ends");
-            killed += 1;
-            let there = to.client().cmd("DBSIZE").int();
-            halfway += usize::from(there > 0 && there < 600);
-            continue;
-        }
-        break child.wait_with_output().expect("the child's output");
+        killed += 1;
+        halfway += usize::from((1..KEYS as i64).contains(&to.client().cmd("DBSIZE").int()));
     };
-    assert!(last.status.success(), "{}", printed(&last));
     eprintln!("killed {killed} times, {halfway} of them in the middle");
+    assert!(halfway > 0, "killed {killed} times, never in the middle");
+    assert!(last.status.success(), "{}", printed(&last));
     assert_same(&before, &all_seen(&mut to.client()));
-    assert_eq!(to.client().cmd("DBSIZE"), 600);
+    assert_eq!(to.client().cmd("DBSIZE"), KEYS as i64);
     // What is finished is not copied again.
     let text = copy_all(&from_url, &to_url, &args[2..]);
-    assert!(text.contains("filters copied: 0, ") && text.contains("copied by an earlier run: 600\n"), "{text}");
+    assert!(text.contains("filters copied: 0, ") && text.contains(&format!("copied by an earlier run: {KEYS}\n")), "{text}");
 }
 
 #[test]
@@ -107,7 +125,7 @@ fn a_signal_ends_the_run_between_two_groups() {
     let (from_url, to_url) = (url(between.port()), url(to.port()));
     let args = [&from_url, &to_url, "--resume", file.to_str().unwrap()];
     let child = tool(&args).spawn().expect("the program starts");
-    super::support::wait_until("the first group", || to.client().cmd("DBSIZE").int() > 0);
+    wait_until("the first group", || to.client().cmd("DBSIZE").int() > 0);
     // SAFETY: the process is a child of ours that was not waited for yet, so the number is its own.
     assert_eq!(unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGINT) }, 0);
     // The flag is up some time after the signal; a group more does no harm, all of them would.
