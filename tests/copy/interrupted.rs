@@ -59,7 +59,10 @@ fn kill_until_done(pieces: &str, seed: u64) {
     assert_eq!(to.client().cmd("DBSIZE"), KEYS as i64);
     // What is finished is not copied again.
     let text = copy_all(&from_url, &to_url, &args[2..]);
-    assert!(text.contains("filters copied: 0, ") && text.contains(&format!("copied by an earlier run: {KEYS}\n")), "{text}");
+    assert!(
+        text.contains("filters copied: 0, ") && text.contains(&format!("copied by an earlier run: {KEYS}\n")),
+        "{text}"
+    );
 }
 
 #[test]

@@ -187,6 +187,7 @@ fn the_tool_is_known_to_the_help() {
     assert!(output.status.success() && text.contains("Usage: seendb copy [OPTIONS] <FROM> <TO>"), "{text}");
     for word in ["--match", "--resume", "--replace", "--cluster", "--empty", "--progress", "--pieces-from"] {
         assert!(text.contains(word), "{word}");
+        assert!(include_str!("../../docs/migration.md").contains(&format!("| `{word}")), "{word} is not in the manual");
     }
     assert!(text.lines().all(|line| line.chars().count() <= 110), "{text}");
 }
