@@ -63,8 +63,18 @@ fn the_defaults_are_the_documented_ones() {
         ("tcp-keepalive", "300"),
         ("tcp-backlog", "511"),
         ("databases", "16"),
-        ("save", ""),
+        ("save", "3600 1 300 100 60 10000"),
+        ("dbfilename", "dump.rdb"),
+        ("rdbcompression", "yes"),
+        ("rdbchecksum", "yes"),
+        ("stop-writes-on-bgsave-error", "yes"),
         ("appendonly", "no"),
+        ("appendfsync", "everysec"),
+        ("appenddirname", "appendonlydir"),
+        ("auto-aof-rewrite-percentage", "100"),
+        ("auto-aof-rewrite-min-size", "67108864"),
+        ("aof-load-truncated", "yes"),
+        ("load-damaged", "no"),
         ("client-query-buffer-limit", "1073741824"),
         ("client-output-buffer-limit", "normal 268435456 0 0 pubsub 33554432 8388608 60"),
         ("proto-max-bulk-len", "536870912"),
@@ -183,7 +193,7 @@ fn mistakes_in_a_file_are_one_clear_line() {
             "seendb.conf, line 1: 'client-output-buffer-limit replica 1 2 3': \
              Invalid client class 'replica' specified in buffer limit configuration.",
         ),
-        ("save 900 1", "seendb.conf, line 1: 'save 900 1': wrong number of arguments"),
+        ("save 900", "seendb.conf, line 1: 'save 900': Invalid save parameters"),
     ] {
         assert_eq!(mistake(text), message);
     }
@@ -238,7 +248,7 @@ fn first<T: std::fmt::Debug>(read: Result<T, Mistakes>, what: &str) -> ConfigErr
 fn all_mistakes_are_found_in_one_go() {
     let (folder, path) = files(&[
         ("a.conf", "replicaof host 6379\nport 7000\ninclude DIR/b.conf\ninclude DIR/missing.conf\ntimeout x\n"),
-        ("b.conf", "\nsave 900 1\nslowlog-max-len 3\n"),
+        ("b.conf", "\nsave 900\nslowlog-max-len 3\n"),
     ]);
     let mistakes = file::load(&path).expect_err("five mistakes");
     let found: Vec<_> = mistakes.listed.iter().map(|mistake| (mistake.file.rsplit('/').next(), mistake.line)).collect();
@@ -454,6 +464,8 @@ fn valid_value(kind: Kind) -> BoxedStrategy<String> {
         Kind::Bool => prop_oneof![Just("yes".to_string()), Just("no".to_string())].boxed(),
         Kind::Choice(words) => prop::sample::select(words).prop_map(str::to_string).boxed(),
         Kind::Password | Kind::File => "[^\\x00]{0,40}".boxed(),
+        Kind::FileName => "[a-z]{1,9}\\.[a-z]{1,3}".boxed(),
+        Kind::SavePoints => "([1-9][0-9]{0,4} [0-9])( [1-9][0-9]{0,4} [1-9][0-9]{0,4}){0,3}".boxed(),
         Kind::Folder => "/[a-z]{1,9}".boxed(),
         Kind::Addresses => "-?[a-z]{1,9}( [0-9]\\.[0-9]){0,15}".boxed(),
         Kind::OutputLimits => (0..1u64 << 60, 0..1u64 << 60, 0..=i32::MAX, 0..1u64 << 60)

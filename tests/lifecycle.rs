@@ -144,8 +144,19 @@ fn shutdown_in_its_forms() {
         assert_eq!(client.cmd(line).error(), "ERR No shutdown in progress.");
         assert_eq!(client.cmd(line), peer.cmd(line));
     }
-    assert!(client.cmd("SHUTDOWN SAVE").error().contains("NOSAVE"), "nothing can be saved yet, so it is not tried");
     assert!(client.cmd("PING") == "PONG");
+    // With save points a snapshot is taken, without them only if it is asked for.
+    for (points, line, saves) in [
+        ("60 1", "SHUTDOWN", true),
+        ("60 1", "SHUTDOWN NOSAVE", false),
+        ("", "SHUTDOWN", false),
+        ("", "SHUTDOWN SAVE", true),
+    ] {
+        let mut server = Server::with(&["--save", points]);
+        until_closed(server.port(), format!("BF.ADD k item\r\n{line}\r\n").as_bytes());
+        assert_eq!(server.wait_for_end().code(), Some(0), "{line}");
+        assert_eq!(server.dir().join("dump.rdb").exists(), saves, "{line} with save points '{points}'");
+    }
 }
 
 #[test]
@@ -260,7 +271,9 @@ fn lines_of_a_file_that_are_wrong() {
         ("timeout -1\n", &["line 1", "timeout -1"]),
         ("include nosuch.conf\n", &["x.conf", "line 1", "nosuch.conf"]),
         ("include x.conf\n", &["line 1", "includes itself"]),
-        ("appendonly yes\n", &["line 1", "appendonly"]),
+        ("appendonly maybe\n", &["line 1", "appendonly"]),
+        ("save 900\n", &["line 1", "Invalid save parameters"]),
+        ("dbfilename a/b\n", &["line 1", "just a filename"]),
     ] {
         std::fs::write(&path, text).unwrap();
         one_line(&run(&["x.conf"], b"", dir.path()), words);
@@ -351,10 +364,11 @@ fn the_log_as_text() {
     server.wait_for_end();
     let log = server.log();
     let lines: Vec<&str> = log.lines().collect();
-    assert_eq!(lines.len(), 3, "{log}");
-    assert!(lines[0].contains(" INFO ") && lines[0].contains("ready to accept connections at 127.0.0.1:"), "{log}");
-    assert!(lines[0].contains(&format!("process={}", server.pid())) && lines[0].contains("version=\"0.1.0\""), "{log}");
-    assert!(lines[1].contains("SIGTERM") && lines[2].contains("bye"), "{log}");
+    assert_eq!(lines.len(), 5, "{log}");
+    assert!(lines[0].contains("0 keys loaded") && lines[0].contains("neither a snapshot nor a log"), "{log}");
+    assert!(lines[1].contains(" INFO ") && lines[1].contains("ready to accept connections at 127.0.0.1:"), "{log}");
+    assert!(lines[1].contains(&format!("process={}", server.pid())) && lines[1].contains("version=\"0.1.0\""), "{log}");
+    assert!(lines[2].contains("SIGTERM") && lines[3].contains("snapshot saved") && lines[4].contains("bye"), "{log}");
     assert!(!log.contains('\x1b'), "no colours in a file");
     // RFC 3339, UTC.
     assert!(lines.iter().all(|line| line.as_bytes()[10] == b'T' && line.split(' ').next().unwrap().ends_with('Z')));
@@ -376,7 +390,7 @@ fn the_log_as_json_in_a_file() {
     for line in &lines {
         assert!(line["timestamp"].is_string() && line["level"].is_string() && line["message"].is_string(), "{line}");
     }
-    assert_eq!(lines[0]["process"], server.pid());
+    assert_eq!(lines[1]["process"], server.pid());
     let said = |words: &str| lines.iter().any(|line| line["message"].as_str().unwrap().contains(words));
     assert!(said("ready to accept") && said("'timeout' changed") && said("SIGTERM"), "{text}");
 }

@@ -80,13 +80,6 @@ async fn serve(shared: &Arc<Shared>, listeners: &Listeners) -> Result<(), String
     // Registered, hence not deadly: a terminal that goes away, and a log that reaches the limit of file sizes.
     let _hang_up = handle(SignalKind::hangup())?;
     let _file_size = handle(SignalKind::from_raw(libc::SIGXFSZ))?;
-    tracing::info!(
-        version = env!("CARGO_PKG_VERSION"),
-        process = std::process::id(),
-        threads = shared.settings.threads(),
-        "listening at {}",
-        listeners.describe()
-    );
     let mut loading = start::load(shared);
     loop {
         let (how, job) = tokio::select! {
@@ -95,14 +88,19 @@ async fn serve(shared: &Arc<Shared>, listeners: &Listeners) -> Result<(), String
             loaded = loaded(&mut loading) => {
                 loading = None;
                 loaded?;
-                tracing::info!("ready to accept connections");
+                tracing::info!(
+                    version = env!("CARGO_PKG_VERSION"),
+                    process = std::process::id(),
+                    threads = shared.settings.threads(),
+                    "ready to accept connections at {}",
+                    listeners.describe()
+                );
                 continue;
             }
-            _ = terminate.recv() => (ShutDown::default(), Arc::default()),
-            _ = interrupt.recv() => (ShutDown::default(), Arc::default()),
-            asked = shared.shutdown_asked() => asked,
+            _ = terminate.recv() => asked_to_end("SIGTERM", (ShutDown::default(), Arc::default())),
+            _ = interrupt.recv() => asked_to_end("SIGINT", (ShutDown::default(), Arc::default())),
+            asked = shared.shutdown_asked() => asked_to_end("SHUTDOWN", asked),
         };
-        tracing::info!("asked to end");
         match shared.durability.prepare_end(how).await {
             Ok(()) => {
                 job.finish(Ok(JobDone::Done));
@@ -116,6 +114,11 @@ async fn serve(shared: &Arc<Shared>, listeners: &Listeners) -> Result<(), String
     }
     end(shared, listeners).await;
     Ok(())
+}
+
+fn asked_to_end<T>(by: &str, how: T) -> T {
+    tracing::info!("{by}: ending");
+    how
 }
 
 /// Ends when the data are loaded; never, if they are already.

@@ -77,7 +77,7 @@ fn load_all(shared: &Shared) -> Result<(), String> {
     let keys: usize = (0..crate::keyspace::DATABASES).map(|db| shared.keyspace.len(db)).sum();
     durability.loaded(keys as u64, loaded.expired);
     let from = match &loaded.source {
-        Source::Nothing => "nothing: there is neither a snapshot nor a log".to_owned(),
+        Source::Nothing => "no file, as there is neither a snapshot nor a log".to_owned(),
         Source::Snapshot => format!("'{}'", recovery.snapshot.display()),
         Source::Log(_) => format!("the log in '{}', not the snapshot", recovery.log.display()),
     };

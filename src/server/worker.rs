@@ -152,6 +152,7 @@ mod tests {
             Workers::start(2).unwrap(),
             crate::persist::live::LiveLog::start().unwrap(),
         ));
+        shared.durability.loading.store(false, Ordering::Relaxed);
         let mut clients: Vec<UnixStream> = (0..4)
             .map(|_| {
                 let (ours, theirs) = UnixStream::pair().unwrap();

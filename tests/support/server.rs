@@ -168,9 +168,12 @@ impl Server {
             }
             // Any reply will do: a server with a password answers NOAUTH.
             if let Ok(mut client) = Client::connect(self.port)
-                && matches!(client.cmd("PING"), Value::Simple(_) | Value::Error(_))
             {
-                return Ok(());
+                match client.cmd("PING") {
+                    Value::Simple(_) => return Ok(()),
+                    Value::Error(text) if !text.starts_with("LOADING") => return Ok(()),
+                    _ => {}
+                }
             }
             std::thread::sleep(Duration::from_millis(5));
         }
