@@ -4,3 +4,4 @@ pub mod files;
 pub mod log;
 pub mod record;
 pub mod replay;
+pub mod simulated;

@@ -63,12 +63,11 @@ impl Unsure {
 
     /// A batch at `offset` says what was synced.
     fn pass(&mut self, offset: u64, header: &batch::Header) {
-        if header.known_synced >= self.next_position {
+        // Only records behind the remembered place prove that all before it is synced: up to its position records may be so,
+        // and a mark that was written after them not.
+        if header.known_synced > self.next_position {
             self.offset = self.next_offset;
             (self.next_offset, self.next_position) = (offset, header.position);
-        }
-        if header.known_synced >= header.end() {
-            *self = Unsure::at(offset + header.batch_bytes(), header.end());
         }
     }
 }
@@ -362,6 +361,12 @@ fn records_verify(window: &mut Window, offset: u64, header: &batch::Header, id: 
 fn verified_batch(window: &mut Window, offset: u64, id: &LogId, segment: u64) -> io::Result<Option<batch::Header>> {
     let Some(header) = header_at(window, offset, id, segment)? else { return Ok(None) };
     Ok(records_verify(window, offset, &header, id)?.then_some(header))
+}
+
+/// Whether a segment's first batch is where it should be, whatever stands before it.
+pub(super) fn begins_with_first_batch(mut window: Window, segment: &segment::Header) -> io::Result<bool> {
+    let batch = verified_batch(&mut window, segment::HEADER_BYTES as u64, &segment.id, segment.number)?;
+    Ok(batch.is_some_and(|batch| batch.position == segment.first))
 }
 
 /// The manifest of a folder; `None` if there is none.

@@ -118,7 +118,8 @@ impl LogWriter {
         segment_bytes: u64,
     ) -> io::Result<LogWriter> {
         // No file that is there is written over: it may belong to the log that still counts.
-        let taken = files.list(folder)?.iter().filter_map(|name| segment::number_of(name.to_str()?)).max();
+        let number_of = |name: &str| segment::number_of(name.strip_suffix(super::repair::SUFFIX).unwrap_or(name));
+        let taken = files.list(folder)?.iter().filter_map(|name| number_of(name.to_str()?)).max();
         let mut next_number = taken.max(manifest.segments.iter().map(|segment| segment.number).max()).unwrap_or(0) + 1;
         let maker = Maker { files: &*files, folder, id: manifest.id, segment_bytes };
         let current = maker.make(&mut next_number, position, 0)?;
@@ -172,10 +173,10 @@ impl LogWriter {
     /// # Errors
     /// [`WriteError`]. After [`Again`](WriteError::Again) the position is as before.
     pub fn append(&mut self, records: &[u8]) -> Result<(), WriteError> {
+        self.usable()?;
         if records.is_empty() {
             return Ok(());
         }
-        self.usable()?;
         let bytes = batch_bytes(records.len() as u64);
         while self.pending.is_some() || self.current.offset + bytes > self.current.length {
             self.rotate(bytes)?;

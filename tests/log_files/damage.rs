@@ -1,0 +1,1 @@
+//! Cut, flipped, missing and foreign bytes.
