@@ -374,6 +374,9 @@ impl Maker<'_> {
     /// A segment on disk, safe but for the manifest. What fails is not used again, but a file of another name made.
     fn make(&self, next_number: &mut u64, first: u64, batch: u64) -> io::Result<OpenSegment> {
         let number = *next_number;
+        if number > segment::MAX_NUMBER {
+            return Err(io::Error::other("there is no number left for a segment"));
+        }
         *next_number += 1;
         let path = self.folder.join(segment::file_name(number));
         let offset = segment::HEADER_BYTES as u64;
@@ -427,5 +430,5 @@ fn base_name(number: u64) -> String {
 
 fn base_number_of(name: &str) -> Option<u64> {
     let digits = name.strip_prefix("base-")?.strip_suffix(".rdb")?;
-    digits.parse().ok().filter(|number| base_name(*number) == name)
+    digits.parse().ok().filter(|number| *number < u64::MAX && base_name(*number) == name)
 }
