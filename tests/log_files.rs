@@ -1,5 +1,7 @@
 //! The append-only log on disk: what was appended comes back, whatever happens to the machine and its disk.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 #[path = "log_files/damage.rs"]
 mod damage;
 #[path = "log_files/faults.rs"]

@@ -38,6 +38,8 @@ pub struct LogReader {
     /// Where the next batch is, and its position.
     offset: u64,
     position: u64,
+    /// Where the batches of the segment before end, if it was read.
+    previous_end: Option<u64>,
     /// The batch that is handed out.
     current: Option<(u64, batch::Header)>,
     unsure: Unsure,
@@ -128,6 +130,7 @@ impl LogReader {
             window: None,
             offset: 0,
             position,
+            previous_end: None,
             current: None,
             unsure: Unsure::default(),
             read_bytes: 0,
@@ -212,6 +215,7 @@ impl LogReader {
 
     fn leave_segment(&mut self) {
         self.index += 1;
+        self.previous_end = self.window.is_some().then_some(self.offset);
         self.read_bytes += self.window.take().map_or(0, |window| window.length());
         self.offset = 0;
     }
@@ -265,6 +269,7 @@ impl LogReader {
             segment: self.index,
             file: self.manifest.segments[self.index].file.clone(),
             offset: self.offset,
+            previous_end: self.previous_end,
             position: self.position.max(cut),
             kind,
             known_synced: behind.known_synced,
@@ -285,6 +290,7 @@ impl LogReader {
     fn jump(&mut self, place: Place) -> Result<(), LogError> {
         if place.index != self.index || self.window.is_none() {
             self.window = self.open_segment(place.index)?.0;
+            self.previous_end = None;
         }
         (self.index, self.offset, self.position) = (place.index, place.offset, place.position);
         self.unsure = Unsure::at(segment::HEADER_BYTES as u64, 0);

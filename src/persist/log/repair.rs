@@ -3,12 +3,14 @@
 //! Nothing is thrown away: what is cut off is kept beside the log in files that end in `.damaged`. A crash in between leaves
 //! the log as it was, or cut, or damaged at the same place, so that the cutting can be done again.
 
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
 use super::damage::{Damage, Kind};
 use super::manifest::{Manifest, Segment};
 use super::reader::{LogReader, begins_with_first_batch, read_manifest};
+use super::window::Window;
 use super::{LogError, manifest, segment};
 use crate::persist::files::{File, Files};
 
@@ -84,7 +86,7 @@ fn mend_header(files: &dyn Files, folder: &Path, manifest: &Manifest, damage: &D
     if !matches!(damage.kind, Kind::Header(_)) {
         return Ok(false);
     }
-    let window = files.open(&path).and_then(super::window::Window::new).map_err(&failed)?;
+    let window = files.open(&path).and_then(Window::new).map_err(&failed)?;
     let header = segment::Header { id: manifest.id, number, first };
     if !begins_with_first_batch(window, &header).map_err(&failed)? {
         return Ok(false);
@@ -99,50 +101,56 @@ fn mend_header(files: &dyn Files, folder: &Path, manifest: &Manifest, damage: &D
 
 fn cut(files: &dyn Files, folder: &Path, damage: &Damage) -> Result<Vec<String>, LogError> {
     let Some(mut manifest) = read_manifest(files, folder)? else { return Ok(Vec::new()) };
-    // The segment of the damage stays if it has anything before it.
-    let stays = damage.kind == Kind::Batch;
-    let dropped = manifest.segments.split_off(damage.segment + usize::from(stays));
+    // A segment goes as a whole if not even its beginning is in order. Then the one before is the last, and what stands behind
+    // its batches counts for something again: it goes too.
+    let (last, offset) = match (damage.kind, damage.previous_end) {
+        (Kind::Batch, _) => (damage.segment + 1, damage.offset),
+        (_, Some(end)) => (damage.segment, end),
+        (_, None) => (0, 0),
+    };
+    let dropped = manifest.segments.split_off(last);
+    let shortened = manifest.segments.last().map(|segment| segment.file.clone());
     let mut kept = Vec::new();
-    if stays {
-        kept.extend(keep_rest(files, folder, damage).map_err(LogError::io(&damage.file))?);
+    if let Some(file) = &shortened {
+        kept.extend(keep_rest(files, folder, file, offset).map_err(LogError::io(file))?);
     }
     for Segment { file, .. } in &dropped {
         let name = format!("{file}{SUFFIX}");
         match files.rename(&folder.join(file), &folder.join(&name)) {
             Ok(()) => kept.push(name),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(LogError::io(file)(error)),
         }
     }
     files.sync_folder(folder).map_err(LogError::io(manifest::FILE_NAME))?;
-    manifest.write(files, folder).map_err(LogError::io(manifest::FILE_NAME))?;
-    if stays {
-        let shortened = files.open_to_write(&folder.join(&damage.file)).and_then(|file| {
-            file.set_length(damage.offset)?;
+    if let Some(file) = &shortened {
+        let cut = files.open_to_write(&folder.join(file)).and_then(|file| {
+            file.set_length(offset)?;
             file.sync()
         });
-        shortened.map_err(LogError::io(&damage.file))?;
+        cut.map_err(LogError::io(file))?;
     }
+    manifest.write(files, folder).map_err(LogError::io(manifest::FILE_NAME))?;
     Ok(kept)
 }
 
-/// Copy what stands behind the damage in its segment, if there is anything.
-fn keep_rest(files: &dyn Files, folder: &Path, damage: &Damage) -> std::io::Result<Option<String>> {
-    let from = files.open(&folder.join(&damage.file))?;
-    let end = super::window::Window::new(files.open(&folder.join(&damage.file))?)?.end_of_content(damage.offset)?;
-    if end <= damage.offset {
+/// Copy what stands behind an offset, if there is anything.
+fn keep_rest(files: &dyn Files, folder: &Path, file: &str, offset: u64) -> io::Result<Option<String>> {
+    let from = files.open(&folder.join(file))?;
+    let end = Window::new(files.open(&folder.join(file))?)?.end_of_content(offset)?;
+    if end <= offset {
         return Ok(None);
     }
-    let name = format!("{}.{}{SUFFIX}", damage.file, damage.offset);
+    let name = format!("{file}.{offset}{SUFFIX}");
     let path = folder.join(&name);
-    let copied = files.create(&path).and_then(|to| copy(&*from, damage.offset, end, &*to));
+    let copied = files.create(&path).and_then(|to| copy(&*from, offset, end, &*to));
     copied.inspect_err(|_| {
         let _ = files.remove(&path);
     })?;
     Ok(Some(name))
 }
 
-fn copy(from: &dyn File, start: u64, end: u64, to: &dyn File) -> std::io::Result<()> {
+fn copy(from: &dyn File, start: u64, end: u64, to: &dyn File) -> io::Result<()> {
     let (mut at, mut buffer) = (start, vec![0; COPY_BYTES]);
     while at < end {
         let piece = &mut buffer[..(end - at).min(COPY_BYTES as u64) as usize];
