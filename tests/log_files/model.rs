@@ -16,7 +16,7 @@ pub const SEGMENT_BYTES: u64 = 600;
 /// Something failed; what the owner of the log does about it is its own affair.
 #[derive(Debug)]
 pub enum Failed {
-    /// The files system, on a file that is not of the log, or while opening it.
+    /// The file system, on a file that is not of the log, or while opening it.
     Files,
     /// The log; the same can be tried again.
     Again,
