@@ -25,7 +25,11 @@ fn all_encodings() {
             link.bits = 958;
         }
         let chain = Chain::of(5, 2, vec![link]);
-        assert_eq!(bits_of(&one(&value(encver, &chain.fields(encver)))), [bits.clone()], "encver {encver}");
+        assert_eq!(
+            bits_of(&one(&value(encver, &chain.fields(encver)))),
+            std::slice::from_ref(&bits),
+            "encver {encver}"
+        );
     }
     let chain = Chain::of(5, 2, vec![Link::at_1_percent(100, 960, 0, &bits, 7)]);
     assert!(refused(&one(&value(5, &chain.fields(4)))).to_string().contains("another type"));
@@ -212,7 +216,9 @@ fn many_keys() {
 #[test]
 fn a_disk_that_fails_is_an_error_with_its_place() {
     let mut writer = Writer::new("REDIS0010");
-    (0..60_000u64).for_each(|i| drop(writer.key(format!("user:{i}").as_bytes(), &numbered(i))));
+    (0..60_000u64).for_each(|i| {
+        writer.key(format!("user:{i}").as_bytes(), &numbered(i));
+    });
     let mut file = Memory::new(&writer.end());
     file.broken = Some(2 << 20);
     for accept_damaged in [false, true] {

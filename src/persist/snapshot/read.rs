@@ -85,6 +85,9 @@ trait Sink {
     /// A filter that does not fit into the window.
     fn large(&mut self, name: &[u8], large: Large, place: Place) -> Result<(), Fault>;
 
+    /// So many keys will come for a database.
+    fn expect(&mut self, _db: u64, _keys: u64) {}
+
     /// The name of a key of another type stands at `at` in the window.
     fn foreign(&mut self, _window: &[u8], _at: usize, _type_name: TypeName, _place: Place) {}
 
