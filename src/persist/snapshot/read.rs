@@ -110,8 +110,7 @@ pub fn load(file: &dyn File, keyspace: &Keyspace, options: &Options, progress: &
     }
     let mut report = read?;
     report.keys = progress.keys();
-    losses.listed.into_iter().for_each(|loss| report.dropped.push(loss));
-    report.dropped.listed.sort_by_key(|loss| loss.from);
+    report.dropped.append(losses);
     Ok(report)
 }
 
@@ -129,8 +128,7 @@ pub fn walk(
     let options = Options { accept_damaged, threads: 1, now: None };
     let mut report = read(file, &options, progress, &mut visits)?;
     report.keys = visits.filters;
-    visits.losses.listed.into_iter().for_each(|loss| report.dropped.push(loss));
-    report.dropped.listed.sort_by_key(|loss| loss.from);
+    report.dropped.append(visits.losses);
     Ok(report)
 }
 

@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 
 use parking_lot::Mutex;
 
-use super::report::{Fault, LoadError, Loss, Losses, Progress};
+use super::report::{Fault, LoadError, Loss, Losses, Progress, listed_name};
 use super::{Large, Place, Sink};
 use crate::codec::bloom_value::{BloomValue, ValueError};
 use crate::codec::rdb::{Reader, TYPE_MODULE_1};
@@ -59,7 +59,7 @@ impl<'k> Loading<'k> {
     /// A key could not be taken.
     fn fail(&self, fault: Fault, place: &Place, name: Option<&[u8]>) {
         if let (true, Some(reason)) = (self.accept_damaged, fault.reason()) {
-            let names: Vec<_> = name.iter().map(|name| (place.db, name.to_vec())).collect();
+            let names: Vec<_> = name.iter().map(|name| (place.db, listed_name(name))).collect();
             let (from, to) = (place.offset, place.end);
             self.losses.lock().push(Loss { from, to, reason, names, keys: 1 });
             return;

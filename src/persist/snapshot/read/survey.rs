@@ -4,6 +4,7 @@
 //! of any block follows that begins at the end of another mark: `crc(A B)` is known from `crc(A)`, `crc(B)` and the length of `B`.
 //! Where the mark before is damaged, its block's successor begins at no known place; it is read again. Marks that
 //! are none, put into a file on purpose, could make that many readings: together they read no more than the file once more.
+//! For the same reason blocks are taken from the last to the first: the mark that ends a block is met before what lies in it.
 
 use std::io;
 
@@ -58,16 +59,16 @@ impl Survey {
     pub(super) fn of(file: &dyn File, length: u64, progress: &Progress) -> Result<Survey, (u64, io::Error)> {
         let (marks, checksum) = find_marks(file, length, progress)?;
         let mut blocks = Vec::new();
-        let (mut done, mut again) = (0, length);
-        for (i, candidate) in marks.iter().enumerate() {
-            let Some(start) = candidate.offset.checked_sub(candidate.mark.length).filter(|start| *start >= done) else {
-                continue;
-            };
-            if is_sound(file, &marks[..i], candidate, start, &mut again)? {
+        let (mut limit, mut again) = (length, length);
+        // From the last to the first: what looks like a mark inside a sound block is part of a key.
+        for (i, candidate) in marks.iter().enumerate().rev() {
+            let Some(start) = candidate.offset.checked_sub(candidate.mark.length) else { continue };
+            if candidate.end() <= limit && is_sound(file, &marks[..i], candidate, start, &mut again)? {
                 blocks.push((start, candidate.end()));
-                done = candidate.end();
+                limit = start;
             }
         }
+        blocks.reverse();
         Ok(Survey { length, checksum, has_marks: !marks.is_empty(), blocks })
     }
 
