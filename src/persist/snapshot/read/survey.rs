@@ -120,7 +120,7 @@ fn is_sound(
     *again -= length;
     let mut sum = Crc32c::new();
     let mut at = start;
-    let mut buffer = vec![0; WINDOW_BYTES];
+    let mut buffer = vec![0; length.min(WINDOW_BYTES as u64) as usize];
     while at < candidate.offset {
         let wanted = (candidate.offset - at).min(WINDOW_BYTES as u64) as usize;
         let read = file.read_full_at(&mut buffer[..wanted], at).map_err(|error| (at, error))?;
@@ -141,7 +141,7 @@ fn find_marks(
 ) -> Result<(Vec<Candidate>, Checksum), (u64, io::Error)> {
     let mut found: Vec<Candidate> = Vec::new();
     let (mut whole, mut sum) = (Crc64::new(), Crc32c::new());
-    let mut buffer = vec![0; WINDOW_BYTES];
+    let mut buffer = vec![0; length.min(WINDOW_BYTES as u64) as usize];
     let (mut start, mut kept) = (0u64, 0usize);
     let summed_to = length.saturating_sub(CHECKSUM_BYTES);
     let mut end = [0; CHECKSUM_BYTES as usize + 1];
