@@ -85,3 +85,80 @@ impl Keyspace {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keyspace::DATABASES;
+    use crate::keyspace::effect::Cause;
+
+    const KEYS: u32 = 30_000;
+
+    fn name(number: u32) -> String {
+        format!("user:{}", number % (KEYS - 100))
+    }
+
+    fn key(number: u32) -> (usize, Entry) {
+        let life = number.is_multiple_of(3).then_some(1 << 45);
+        let entry = Entry::packed_bloom(name(number).as_bytes(), life, 29, |payload| payload[0] = 1);
+        (number as usize % 5 % DATABASES, entry.unwrap())
+    }
+
+    /// Everything that is counted is as if each key had been put there by itself.
+    #[test]
+    fn keys_arrive_as_if_one_by_one() {
+        let (one_by_one, at_once) = (Keyspace::default(), Keyspace::default());
+        let mut expected = Vec::new();
+        for number in 0..KEYS {
+            let (db, entry) = key(number);
+            let put = one_by_one.write(db, name(number).as_bytes(), |cell| {
+                let free = cell.get().is_none();
+                if free {
+                    cell.insert(entry);
+                }
+                free
+            });
+            if !put.ok().unwrap() {
+                expected.push(number);
+            }
+        }
+        assert_eq!(expected.len(), 100);
+        let (mut arrivals, mut refused) = (Arrivals::default(), Vec::new());
+        at_once.expect_keys(1, 6_000);
+        for number in 0..KEYS {
+            let (db, entry) = key(number);
+            at_once.announce(&mut arrivals, db as u8, entry, number);
+            if number % 7_000 == 0 {
+                at_once.arrive(&mut arrivals, |number| refused.push(number));
+            }
+        }
+        at_once.arrive(&mut arrivals, |number| refused.push(number));
+        refused.sort_unstable();
+        assert_eq!(refused, expected);
+        for db in 0..DATABASES {
+            assert_eq!(at_once.len(db), one_by_one.len(db));
+            assert_eq!(at_once.lives(db), one_by_one.lives(db));
+        }
+        assert_eq!(at_once.entry_bytes(), one_by_one.entry_bytes());
+        assert_eq!(at_once.lasting_bytes(), one_by_one.lasting_bytes());
+        assert!((0..KEYS).all(|number| at_once.kind(number as usize % 5, name(number).as_bytes()).is_some()));
+    }
+
+    /// Room that was made goes with the last key, like any other.
+    #[test]
+    fn expected_keys_move_nothing_and_leave_nothing() {
+        let keyspace = Keyspace::default();
+        keyspace.expect_keys(0, u64::from(KEYS));
+        let before = keyspace.table_bytes();
+        assert!(before < u64::from(KEYS) * 64, "{before} bytes");
+        let mut arrivals = Arrivals::default();
+        (0..KEYS - 100).for_each(|number| keyspace.announce(&mut arrivals, 0, key(number).1, number));
+        keyspace.arrive(&mut arrivals, |_| panic!("a key of that name"));
+        assert!(keyspace.table_bytes() < before * 2);
+        for number in 0..KEYS - 100 {
+            let deleted = keyspace.write(0, name(number).as_bytes(), |cell| cell.delete(Cause::Command));
+            assert!(deleted.ok().unwrap());
+        }
+        assert_eq!((keyspace.len(0), keyspace.table_bytes(), keyspace.entry_bytes()), (0, 0, 0));
+    }
+}

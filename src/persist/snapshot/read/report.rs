@@ -59,6 +59,7 @@ impl Progress {
     pub(super) fn begin(&self, bytes: u64) {
         self.bytes.store(bytes, Ordering::Relaxed);
         self.done.store(0, Ordering::Relaxed);
+        self.keys.store(0, Ordering::Relaxed);
     }
 
     pub(super) fn reached(&self, offset: u64) {
