@@ -189,3 +189,18 @@ fn large_values_of_other_types() {
     assert_eq!(names, [8, 8, 8, large.len() - 1]);
     assert_eq!(report.skipped.values().sum::<u64>(), 4);
 }
+
+/// Files that Redis 8.2.3 has saved: small and large values of all its types, hashes whose fields have lives among them, a
+/// stream with groups, functions; compressed, with the seconds since each use, and not compressed, with how much each was used.
+#[test]
+fn files_of_redis_8() {
+    for name in ["redis-8.2.rdb", "redis-8.2-plain.rdb"] {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors/rdb").join(name);
+        let (report, _) = loaded(&std::fs::read(path).unwrap());
+        assert_eq!((report.magic, report.version, report.keys), ("REDIS", 12, 0));
+        let skipped: Vec<_> = report.skipped.iter().map(|(name, count)| (name.to_string(), *count)).collect();
+        let expected = [("hash", 4), ("list", 2), ("set", 3), ("stream", 1), ("string", 5), ("zset", 2)];
+        assert_eq!(skipped, expected.map(|(name, count)| (name.to_string(), count)));
+        assert!(report.aux.contains(&(b"redis-ver".to_vec(), b"8.2.3".to_vec())));
+    }
+}
