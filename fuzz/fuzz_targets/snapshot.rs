@@ -94,6 +94,6 @@ fuzz_target!(|data: &[u8]| {
             assert_eq!((lenient.keys, lenient.dropped.count), (report.keys, 0), "{:?}", lenient.dropped);
             assert_eq!(shown.expect("as loaded").keys, report.keys);
         }
-        Err(_) => assert!(lenient.dropped.count > 0, "a loss that is not reported"),
+        Err(error) => assert!(lenient.dropped.count > 0, "a loss that is not reported: {error}"),
     }
 });

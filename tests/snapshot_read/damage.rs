@@ -235,3 +235,45 @@ fn a_list_of_losses_has_an_end() {
     assert_eq!((content.len(), report.dropped.count, report.dropped.listed.len()), (1, 500, 100));
     assert_eq!(report.dropped.listed[99].names, [(Some(0), b"0099".to_vec())]);
 }
+
+/// Files of other servers may hold files with marks: those are no reason to give up their keys, nor are the keys in them any.
+#[test]
+fn files_of_others_that_hold_marks() {
+    let inner = marked();
+    let mut writer = Writer::new("REDIS0010");
+    let value = [&[0, 0x40 | (inner.len() >> 8) as u8, inner.len() as u8][..], &inner[..]].concat();
+    writer.aux(b"redis-ver", b"7.0.15").db(0).key(b"x", &numbered(1)).key(b"backup", &value);
+    let file = writer.key(b"y", &numbered(2)).end();
+    assert_eq!(names(&loaded(&file).1), "xy");
+    let mut bytes = file.clone();
+    let last = bytes.len() - 1;
+    bytes[last] ^= 1;
+    refused(&bytes);
+    let (report, content) = salvaged(&bytes);
+    assert_eq!((names(&content).as_str(), report.dropped.count), ("xy", 1));
+    let (_, content) = salvaged(&file[..file.len() - 12]);
+    assert_eq!(names(&content), "x");
+}
+
+/// Every key lies in a block.
+#[test]
+fn keys_behind_the_last_mark() {
+    let mut writer = Writer::new("REDIS0010");
+    let file = writer.db(0).key(b"a", &numbered(1)).mark().db(0).key(b"b", &numbered(2)).end();
+    assert!(refused(&file).to_string().contains("keys behind the last block mark"));
+    let (report, content) = salvaged(&file);
+    assert_eq!((names(&content).as_str(), report.dropped.listed[0].keys), ("a", 1));
+}
+
+/// A value swallows the mark. As a whole that is a sound file of somebody else; a damaged one is not believed.
+#[test]
+fn a_mark_inside_a_value() {
+    let mut writer = Writer::new("REDIS0010");
+    writer.db(0).key(b"a", &numbered(1)).push(&[0, 1, b's', 27]);
+    let mut file = writer.mark().end();
+    assert_eq!(names(&loaded(&file).1), "a");
+    let last = file.len() - 1;
+    file[last] ^= 1;
+    refused(&file);
+    assert_eq!(salvaged(&file).0.dropped.count, 1);
+}

@@ -16,14 +16,14 @@ use crate::keyspace::DATABASES;
 use crate::persist::snapshot::mark::{self, MARK_BYTES, Mark};
 
 /// First RDB version with a checksum at the end.
-pub(super) const CHECKSUM_SINCE: u32 = 5;
+const CHECKSUM_SINCE: u32 = 5;
 /// Greatest version of Redis whose module values are known to be as they are here.
 const MAX_REDIS_VERSION: u32 = 15;
 /// First version of the files that begin with `VALKEY`.
 const MIN_VALKEY_VERSION: u32 = 80;
 const HEADER_BYTES: usize = 9;
 /// The field about the file that only files written here have.
-const OWN_VERSION: &[u8] = b"seendb-ver";
+pub(super) const OWN_VERSION: &[u8] = b"seendb-ver";
 /// A filter takes more bytes.
 const FILTER_BYTES: u64 = 64;
 
@@ -422,6 +422,9 @@ impl<'f, 'r, S: Sink> Scanner<'f, 'r, S> {
     fn finish(&mut self) -> Result<Ended, Fault> {
         if self.attributes.from.is_some() {
             return Err(Fault::Form("a life without a key"));
+        }
+        if self.marks > 0 && self.window.offset() - 1 > self.block_start {
+            return Err(Fault::Form("keys behind the last block mark"));
         }
         let sum = self.window.whole_sum();
         if self.report.version >= CHECKSUM_SINCE || self.report.version == 0 {

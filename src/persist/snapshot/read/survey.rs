@@ -39,16 +39,14 @@ impl Candidate {
 pub(super) struct Section {
     pub(super) from: u64,
     pub(super) to: u64,
-    /// Blocks whose checksums are right, each with its mark.
-    pub(super) sound: bool,
+    /// Number of blocks, each with its mark, whose checksums are right; 0: nothing is known of these bytes.
+    pub(super) blocks: u64,
 }
 
 /// What is known of a file before it is read.
 pub(super) struct Survey {
     pub(super) length: u64,
     pub(super) checksum: Checksum,
-    /// Whether there is anything that looks like a mark.
-    pub(super) has_marks: bool,
     /// Sound blocks, each with its mark: first byte, and the one after the last.
     blocks: Vec<(u64, u64)>,
 }
@@ -69,7 +67,7 @@ impl Survey {
             }
         }
         blocks.reverse();
-        Ok(Survey { length, checksum, has_marks: !marks.is_empty(), blocks })
+        Ok(Survey { length, checksum, blocks })
     }
 
     pub(super) fn sound_blocks(&self) -> u64 {
@@ -82,16 +80,16 @@ impl Survey {
         let mut at = 0;
         for &(from, to) in &self.blocks {
             if at < from {
-                sections.push(Section { from: at, to: from, sound: false });
+                sections.push(Section { from: at, to: from, blocks: 0 });
             }
             match sections.last_mut() {
-                Some(last) if last.sound && last.to == from => last.to = to,
-                _ => sections.push(Section { from, to, sound: true }),
+                Some(last) if last.blocks > 0 && last.to == from => (last.to, last.blocks) = (to, last.blocks + 1),
+                _ => sections.push(Section { from, to, blocks: 1 }),
             }
             at = to;
         }
         if at < self.length || sections.is_empty() {
-            sections.push(Section { from: at, to: self.length, sound: false });
+            sections.push(Section { from: at, to: self.length, blocks: 0 });
         }
         sections
     }
