@@ -77,16 +77,16 @@ pub fn mask_of(x: u64) -> u64 {
     (1u64 << (x & 63)).to_le()
 }
 
-/// Asks the processor for the cache line of `word`; a hint without effect on any value.
+/// Asks the processor for the cache line at which `place` begins; a hint without effect on any value.
 #[inline(always)]
-pub fn prefetch(word: &AtomicU64) {
+pub fn prefetch<T>(place: &T) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a prefetch never faults, reads no value and needs no processor feature beyond x86-64's baseline.
     unsafe {
-        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(std::ptr::from_ref(word).cast());
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(std::ptr::from_ref(place).cast());
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = word;
+    let _ = place;
 }
 
 /// An array of bits, all zero at first. See the [module](self) for its layout.

@@ -104,6 +104,12 @@ impl Figures {
         self.change(db, Holding::default(), Holding::of(entry));
     }
 
+    /// Entries come, all without a life, which hold this.
+    pub(super) fn count_lasting(&self, db: usize, entries: usize, memory: Footprint) {
+        self.keys[db].fetch_add(entries as i64, Ordering::Relaxed);
+        self.entries[db].add(memory);
+    }
+
     /// An entry goes.
     pub(super) fn count_off(&self, db: usize, entry: EntryRef<'_>) {
         self.keys[db].fetch_sub(1, Ordering::Relaxed);

@@ -26,6 +26,7 @@
 //! Rejected: one lock for all (a 16 MiB dump stalls everybody), a concurrent hash map (no ordered locks over several keys, no
 //! scan with a cursor that survives), a lock a key (40 bytes for each of ten million users).
 
+pub mod arrivals;
 pub mod bloom;
 pub mod clock;
 pub mod effect;

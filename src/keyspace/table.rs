@@ -218,6 +218,24 @@ impl Table {
         bucket.put(TaggedEntry::new(entry, hash.tag()), further).entry_mut()
     }
 
+    /// Make room for so many keys if the table is empty, so that none is moved while they come.
+    pub(super) fn reserve(&mut self, keys: usize) {
+        if self.buckets > 0 {
+            return;
+        }
+        self.buckets = keys.div_ceil(KEYS_PER_BUCKET);
+        let segments = self.buckets.div_ceil(SEGMENT_BUCKETS);
+        self.segments.resize_with(segments, Box::default);
+        self.due.resize(segments, NEVER);
+    }
+
+    /// Ask the processor for what a look-up of this hash will read first.
+    pub(super) fn prefetch(&self, hash: NameHash) {
+        if self.buckets > 0 {
+            crate::filters::bits::prefetch(self.bucket(self.index(hash.0)));
+        }
+    }
+
     /// Take out the entry of this name.
     pub fn remove(&mut self, hash: NameHash, name: &[u8]) -> Option<Entry> {
         if self.buckets == 0 {

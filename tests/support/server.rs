@@ -57,6 +57,13 @@ impl Server {
         launch("peer", Path::new("redis-server"), &[&["--save", "", "--appendonly", "no"], args].concat())
     }
 
+    /// Starts Valkey 9. That it cannot be had is a failure too.
+    #[track_caller]
+    pub fn valkey() -> Server {
+        let program = PathBuf::from(peer_script(&["--valkey"]));
+        launch("valkey", &program, &["--save", "", "--appendonly", "no"])
+    }
+
     /// The port that the server listens on, at 127.0.0.1.
     pub fn port(&self) -> u16 {
         self.port
@@ -203,9 +210,14 @@ fn peer_module() -> &'static Path {
         if let Some(path) = std::env::var_os("SEENDB_PEER_MODULE") {
             return PathBuf::from(path);
         }
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/peer");
-        let output = Command::new(&script).stderr(Stdio::inherit()).output().expect("scripts/peer can be run");
-        assert!(output.status.success(), "scripts/peer failed: the peer is needed, see its output above");
-        PathBuf::from(String::from_utf8_lossy(&output.stdout).trim_end())
+        PathBuf::from(peer_script(&[]))
     })
+}
+
+/// What `scripts/peer` prints, which installs what is missing.
+fn peer_script(args: &[&str]) -> String {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/peer");
+    let output = Command::new(&script).args(args).stderr(Stdio::inherit()).output().expect("scripts/peer can be run");
+    assert!(output.status.success(), "scripts/peer failed: the peer is needed, see its output above");
+    String::from_utf8_lossy(&output.stdout).trim_end().to_string()
 }

@@ -9,6 +9,7 @@
 //!
 //! * In a file with [block marks](super::mark) all of them are looked at first ([`survey`]). Blocks whose checksum is right
 //!   are loaded, no others. Behind damage reading goes on with the next such block, where it begins with a database's number.
+//! * Between the last mark and the end of the file there is nothing.
 //! * What comes after the last mark of a file that was cut off is loaded up to the cut, and reported as not checked.
 //! * A file without marks is loaded up to the first byte that cannot be; nobody can tell where the next key begins.
 //!
@@ -85,6 +86,9 @@ trait Sink {
     /// A filter that does not fit into the window.
     fn large(&mut self, name: &[u8], large: Large, place: Place) -> Result<(), Fault>;
 
+    /// So many keys will come for a database.
+    fn expect(&mut self, _db: u64, _keys: u64) {}
+
     /// The name of a key of another type stands at `at` in the window.
     fn foreign(&mut self, _window: &[u8], _at: usize, _type_name: TypeName, _place: Place) {}
 
@@ -107,8 +111,7 @@ pub fn load(file: &dyn File, keyspace: &Keyspace, options: &Options, progress: &
     }
     let mut report = read?;
     report.keys = progress.keys();
-    losses.listed.into_iter().for_each(|loss| report.dropped.push(loss));
-    report.dropped.listed.sort_by_key(|loss| loss.from);
+    report.dropped.append(losses);
     Ok(report)
 }
 
@@ -126,8 +129,7 @@ pub fn walk(
     let options = Options { accept_damaged, threads: 1, now: None };
     let mut report = read(file, &options, progress, &mut visits)?;
     report.keys = visits.filters;
-    visits.losses.listed.into_iter().for_each(|loss| report.dropped.push(loss));
-    report.dropped.listed.sort_by_key(|loss| loss.from);
+    report.dropped.append(visits.losses);
     Ok(report)
 }
 
@@ -177,20 +179,36 @@ fn read_damaged<S: Sink>(
     sink: &mut S,
 ) -> Result<Report, LoadError> {
     let survey = Survey::of(file, length, progress).map_err(|(offset, error)| LoadError::Io { offset, error })?;
-    let mut report = Report { checksum: survey.checksum, blocks: survey.sound_blocks(), ..Report::default() };
-    for section in survey.sections() {
-        let reading = Reading { file, progress, options, survey: &survey };
-        reading.section(section, sink, &mut report)?;
+    let reading = Reading { file, progress, options, survey: &survey };
+    let all = Section { from: 0, to: length, blocks: 0 };
+    let (mut names, mut aside) = (Names::default(), Report::default());
+    let first = reading.scan(all, true, &mut names, &mut aside)?;
+    let ends_well = matches!(first.ended, Ok(Ended::File));
+    let is_whole = ends_well && matches!(aside.checksum, Checksum::Right | Checksum::Absent);
+    let mut report = Report::default();
+    if is_whole || !reading.has_marks(&first, &aside) {
+        let scanned = reading.scan(all, false, sink, &mut report)?;
+        reading.lose_rest(all, &scanned, &mut report);
+        report.blocks = aside.blocks;
+    } else {
+        report.blocks = survey.sound_blocks();
+        for section in survey.sections() {
+            reading.section(section, sink, &mut report)?;
+        }
     }
-    if (1..scan::CHECKSUM_SINCE).contains(&report.version) {
-        report.checksum = Checksum::Absent;
-    }
-    if report.checksum == Checksum::Wrong && report.dropped.count == 0 {
-        let reason = "the checksum of the whole is wrong: there is damage that cannot be located".into();
-        report.dropped.push(Loss { from: 0, to: length, reason, names: Vec::new(), keys: 0 });
+    report.checksum = if is_whole { aside.checksum } else { survey.checksum };
+    if !is_whole && report.dropped.count == 0 {
+        let reason = match survey.checksum {
+            Checksum::Missing => "the file ends early",
+            _ => "the checksum of the whole is wrong: there is damage that cannot be located",
+        };
+        report.dropped.push(Loss { from: 0, to: length, reason: reason.into(), names: Vec::new(), keys: 0 });
     }
     Ok(report)
 }
+
+/// Most bytes behind the last block: the opcode that ends a file, and the checksum.
+const END_BYTES: u64 = 9;
 
 /// A damaged file being read.
 struct Reading<'r> {
@@ -209,34 +227,50 @@ struct Scanned {
 }
 
 impl Reading<'_> {
+    /// Whether the file is one that has marks, by what a scan from its start has met before the first damage.
+    fn has_marks(&self, first: &Scanned, aside: &Report) -> bool {
+        let met = |names: &[&[u8]]| aside.aux.iter().any(|(key, _)| names.contains(&&key[..]));
+        let marks = first.marks > 0 || matches!(first.ended, Err(Fault::Block { .. }));
+        // In a file of another server a value may be a file with marks.
+        let others = met(&[b"redis-ver", b"valkey-ver"]) || matches!(first.ended, Ok(Ended::File));
+        marks || met(&[scan::OWN_VERSION]) || (!others && self.survey.sound_blocks() > 0)
+    }
+
     fn section<S: Sink>(&self, section: Section, sink: &mut S, report: &mut Report) -> Result<(), LoadError> {
-        let Section { from, to, sound } = section;
-        if sound || !self.survey.has_marks {
-            let scanned = self.scan(section, sink, report)?;
-            return self.lose_rest(section, &scanned, report);
-        }
-        // What is in it is not to be loaded, but shall be told.
-        let mut names = Names::default();
-        let mut aside = Report { magic: report.magic, version: report.version, ..Report::default() };
-        let scanned = self.scan(section, &mut names, &mut aside)?;
-        let whole = matches!(scanned.ended, Ok(Ended::File)) && names.keys == 0 && aside.aux.is_empty();
-        if whole && scanned.at == self.survey.length {
+        if section.blocks > 0 {
+            let scanned = self.scan(section, false, sink, report)?;
+            self.lose_rest(section, &scanned, report);
             return Ok(());
         }
-        let cut = to == self.survey.length && scanned.marks == 0;
-        if cut && matches!(scanned.ended, Err(Fault::Short) | Ok(Ended::Range)) {
-            let scanned = self.scan(section, sink, report)?;
+        // What nothing is known of is not to be loaded, but shall be told.
+        let Section { from, to, .. } = section;
+        let mut names = Names::default();
+        let mut aside = Report { magic: report.magic, version: report.version, ..Report::default() };
+        let scanned = self.scan(section, false, &mut names, &mut aside)?;
+        let is_last = to == self.survey.length;
+        if is_last && from > 0 && to - from <= END_BYTES && matches!(scanned.ended, Ok(Ended::File)) {
+            return Ok(());
+        }
+        if is_last && scanned.marks == 0 && matches!(scanned.ended, Err(Fault::Short) | Ok(Ended::Range)) {
+            let scanned = self.scan(section, false, sink, report)?;
             let reason = "the file ends early; what comes before the cut was loaded without a check".into();
             report.dropped.push(Loss { from, to: scanned.at, reason, names: names.listed, keys: names.keys });
-            return self.lose_rest(section, &scanned, report);
+            self.lose_rest(section, &scanned, report);
+            return Ok(());
         }
         let reason = "the block's checksum is wrong, or its mark is lost".into();
         report.dropped.push(Loss { from, to, reason, names: names.listed, keys: names.keys });
         Ok(())
     }
 
-    fn scan<S: Sink>(&self, section: Section, sink: &mut S, report: &mut Report) -> Result<Scanned, LoadError> {
-        let window = Window::new(self.file, self.progress, section.from, section.to, false);
+    fn scan<S: Sink>(
+        &self,
+        section: Section,
+        sums: bool,
+        sink: &mut S,
+        report: &mut Report,
+    ) -> Result<Scanned, LoadError> {
+        let window = Window::new(self.file, self.progress, section.from, section.to, sums);
         let mut scanner = Scanner::new(window, sink, report);
         scanner.now = self.options.now;
         scanner.lenient = true;
@@ -252,15 +286,21 @@ impl Reading<'_> {
     }
 
     /// What comes after the place where the scan of a section ended is lost.
-    fn lose_rest(&self, section: Section, scanned: &Scanned, report: &mut Report) -> Result<(), LoadError> {
+    fn lose_rest(&self, section: Section, scanned: &Scanned, report: &mut Report) {
+        let Section { mut from, to, blocks } = section;
+        let is_last = to == self.survey.length;
         let reason = match &scanned.ended {
-            Ok(Ended::File) => return Ok(()),
+            Ok(Ended::Range) if blocks > 0 && scanned.marks == blocks => return,
+            Ok(_) if blocks > 0 => "the keys do not end where the block's mark stands".into(),
+            Ok(Ended::File) => return,
             // Another section follows.
-            Ok(Ended::Range) if section.to < self.survey.length => return Ok(()),
+            Ok(Ended::Range) if !is_last => return,
             Ok(Ended::Range) => "the file ends early".into(),
             Err(fault) => fault.reason().unwrap_or_default(),
         };
-        report.dropped.push(Loss { from: scanned.at, to: section.to, reason, names: Vec::new(), keys: 0 });
-        Ok(())
+        if scanned.ended.is_err() {
+            from = scanned.at;
+        }
+        report.dropped.push(Loss { from: from.min(to), to, reason, names: Vec::new(), keys: 0 });
     }
 }

@@ -8,15 +8,16 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 
 use parking_lot::Mutex;
 
-use super::report::{Fault, LoadError, Loss, Losses, Progress};
+use super::report::{Fault, LoadError, Loss, Losses, Progress, listed_name};
 use super::{Large, Place, Sink};
 use crate::codec::bloom_value::{BloomValue, ValueError};
 use crate::codec::rdb::{Reader, TYPE_MODULE_1};
 use crate::codec::rdb_string::RdbString;
 use crate::filters::scalable_bloom::{Link, ScalableBloom};
-use crate::keyspace::Keyspace;
+use crate::keyspace::arrivals::Arrivals;
 use crate::keyspace::bloom::filter_of_value;
 use crate::keyspace::entry::{Entry, EntryRef, Value};
+use crate::keyspace::{DATABASES, Keyspace};
 
 /// A key that lies in a window.
 struct KeyAt {
@@ -58,7 +59,7 @@ impl<'k> Loading<'k> {
     /// A key could not be taken.
     fn fail(&self, fault: Fault, place: &Place, name: Option<&[u8]>) {
         if let (true, Some(reason)) = (self.accept_damaged, fault.reason()) {
-            let names: Vec<_> = name.iter().map(|name| (place.db, name.to_vec())).collect();
+            let names: Vec<_> = name.iter().map(|name| (place.db, listed_name(name))).collect();
             let (from, to) = (place.offset, place.end);
             self.losses.lock().push(Loss { from, to, reason, names, keys: 1 });
             return;
@@ -72,12 +73,10 @@ impl<'k> Loading<'k> {
 
     /// Puts all keys of a batch into the keyspace.
     fn take(&self, batch: &mut Batch) {
-        let mut loaded = 0;
+        let mut arrivals = Arrivals::default();
         let mut scratch = Vec::new();
-        for key in batch.keys.drain(..) {
-            if self.stopped.load(Ordering::Relaxed) {
-                break;
-            }
+        let mut count = 0;
+        for (number, key) in batch.keys.iter().enumerate() {
             let mut reader = Reader::new(&batch.buffer[key.at as usize..]);
             let name = RdbString::read(&mut reader).and_then(|name| name.bytes(&mut scratch));
             let name = match name {
@@ -87,45 +86,58 @@ impl<'k> Loading<'k> {
                     continue;
                 }
             };
-            let entry = entry_of(name, key.kind, &key.place, &mut reader);
-            match entry.map_err(Fault::from).and_then(|entry| self.insert(name, entry, &key.place)) {
-                Ok(()) => loaded += 1,
-                Err(fault) => self.fail(fault, &key.place, Some(name)),
+            match self.entry(name, key, &mut reader) {
+                Ok(entry) => {
+                    self.keyspace.announce(&mut arrivals, database(&key.place) as u8, entry, number as u32);
+                    count += 1;
+                }
+                Err(error) => self.fail(error.into(), &key.place, Some(name)),
             }
         }
-        self.progress.loaded(loaded);
+        if !self.stopped.load(Ordering::Relaxed) {
+            self.keyspace.arrive(&mut arrivals, |number| {
+                let key = &batch.keys[number as usize];
+                let mut reader = Reader::new(&batch.buffer[key.at as usize..]);
+                let name = RdbString::read(&mut reader).and_then(|name| name.bytes(&mut scratch));
+                self.fail(Fault::Form(TWICE), &key.place, name.ok());
+                count -= 1;
+            });
+            self.progress.loaded(count);
+        }
+        batch.keys.clear();
     }
 
-    fn insert(&self, name: &[u8], entry: Entry, place: &Place) -> Result<(), Fault> {
-        let db = place.db.and_then(|db| usize::try_from(db).ok()).unwrap_or(0);
-        let now = self.keyspace.stamp_now();
-        let inserted = self.keyspace.write(db, name, |cell| {
-            if cell.get().is_some() {
-                return false;
-            }
-            cell.insert(entry);
-            if let (Some(entry), true) = (cell.get(), place.idle.is_some() || place.uses.is_some()) {
-                carry_over(entry, place, now);
-            }
-            true
-        });
-        if matches!(inserted, Ok(true)) { Ok(()) } else { Err(Fault::Form("a key that was there before")) }
+    fn entry(&self, name: &[u8], key: &KeyAt, reader: &mut Reader<'_>) -> Result<Entry, ValueError> {
+        let value = if key.kind == TYPE_MODULE_1 { BloomValue::read_plain(reader)? } else { BloomValue::read(reader)? };
+        let entry = filter_of_value(name, key.place.life, value)?;
+        self.carry_over(entry.as_ref(), &key.place);
+        Ok(entry)
+    }
+
+    /// How the key was used; it counts as used now if the file does not say.
+    fn carry_over(&self, entry: EntryRef<'_>, place: &Place) {
+        if let Some(uses) = place.uses {
+            entry.set_uses(uses);
+        }
+        entry.set_idle(place.idle.unwrap_or(0), self.keyspace.stamp_now());
+    }
+
+    fn large(&self, name: &[u8], large: Large, place: &Place) -> Result<(), Fault> {
+        let entry = entry_of_large(name, large, place.life)?;
+        self.carry_over(entry.as_ref(), place);
+        let mut arrivals = Arrivals::default();
+        self.keyspace.announce(&mut arrivals, database(place) as u8, entry, 0);
+        let mut arrived = Ok(());
+        self.keyspace.arrive(&mut arrivals, |_| arrived = Err(Fault::Form(TWICE)));
+        arrived
     }
 }
 
-fn entry_of(name: &[u8], kind: u8, place: &Place, reader: &mut Reader<'_>) -> Result<Entry, ValueError> {
-    let value = if kind == TYPE_MODULE_1 { BloomValue::read_plain(reader)? } else { BloomValue::read(reader)? };
-    filter_of_value(name, place.life, value)
-}
+const TWICE: &str = "a key that was there before";
 
-/// How the key was used.
-fn carry_over(entry: EntryRef<'_>, place: &Place, now: u32) {
-    if let Some(uses) = place.uses {
-        entry.set_uses(uses);
-    }
-    if let Some(seconds) = place.idle {
-        entry.set_idle(seconds, now);
-    }
+/// The scan lets no key pass whose database is not known or not there.
+fn database(place: &Place) -> usize {
+    place.db.map_or(0, |db| db as usize)
 }
 
 /// Hands windows to the threads that decode, or decodes itself if there are none.
@@ -204,13 +216,17 @@ impl Sink for Loader<'_, '_> {
     }
 
     fn large(&mut self, name: &[u8], large: Large, place: Place) -> Result<(), Fault> {
-        let entry = entry_of_large(name, large, place.life);
-        if let Err(fault) = entry.and_then(|entry| self.loading.insert(name, entry, &place)) {
-            self.loading.fail(fault, &place, Some(name));
-        } else {
-            self.loading.progress.loaded(1);
+        match self.loading.large(name, large, &place) {
+            Ok(()) => self.loading.progress.loaded(1),
+            Err(fault) => self.loading.fail(fault, &place, Some(name)),
         }
         Ok(())
+    }
+
+    fn expect(&mut self, db: u64, keys: u64) {
+        if db < DATABASES as u64 {
+            self.loading.keyspace.expect_keys(db as usize, keys);
+        }
     }
 }
 

@@ -12,6 +12,7 @@ use crate::filters::bits::AllocError;
 
 /// Most losses that a report describes, and names that it gives of one; all are counted.
 pub(super) const LISTED: usize = 100;
+const LISTED_NAME_BYTES: usize = 4 << 10;
 /// Most fields about the file that a report keeps, and bytes of one.
 const AUX_FIELDS: usize = 256;
 const AUX_BYTES: usize = 64 << 10;
@@ -58,6 +59,7 @@ impl Progress {
     pub(super) fn begin(&self, bytes: u64) {
         self.bytes.store(bytes, Ordering::Relaxed);
         self.done.store(0, Ordering::Relaxed);
+        self.keys.store(0, Ordering::Relaxed);
     }
 
     pub(super) fn reached(&self, offset: u64) {
@@ -110,6 +112,7 @@ impl Report {
     pub(super) fn push_aux(&mut self, key: Vec<u8>, mut value: Vec<u8>) {
         if self.aux.len() < AUX_FIELDS && key.len() <= AUX_BYTES {
             value.truncate(AUX_BYTES);
+            value.shrink_to_fit();
             self.aux.push((key, value));
         }
     }
@@ -129,12 +132,25 @@ pub struct Losses {
 }
 
 impl Losses {
+    /// Takes in what was lost elsewhere in the file.
+    pub(super) fn append(&mut self, others: Losses) {
+        self.count += others.count;
+        self.listed.extend(others.listed);
+        self.listed.sort_by_key(|loss| loss.from);
+        self.listed.truncate(LISTED);
+    }
+
     pub(super) fn push(&mut self, loss: Loss) {
         self.count += 1;
         if self.listed.len() < LISTED {
             self.listed.push(loss);
         }
     }
+}
+
+/// A name as it is listed: not all of a very long one.
+pub(super) fn listed_name(name: &[u8]) -> Vec<u8> {
+    name[..name.len().min(LISTED_NAME_BYTES)].to_vec()
 }
 
 /// A part of the file that was not loaded, or not as it should have been.

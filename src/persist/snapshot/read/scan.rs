@@ -16,12 +16,16 @@ use crate::keyspace::DATABASES;
 use crate::persist::snapshot::mark::{self, MARK_BYTES, Mark};
 
 /// First RDB version with a checksum at the end.
-pub(super) const CHECKSUM_SINCE: u32 = 5;
+const CHECKSUM_SINCE: u32 = 5;
 /// Greatest version of Redis whose module values are known to be as they are here.
 const MAX_REDIS_VERSION: u32 = 15;
 /// First version of the files that begin with `VALKEY`.
 const MIN_VALKEY_VERSION: u32 = 80;
 const HEADER_BYTES: usize = 9;
+/// The field about the file that only files written here have.
+pub(super) const OWN_VERSION: &[u8] = b"seendb-ver";
+/// A filter takes more bytes.
+const FILTER_BYTES: u64 = 64;
 
 /// A part of the file.
 enum Part<T> {
@@ -30,6 +34,8 @@ enum Part<T> {
     Idle(u64),
     Uses(u8),
     Aux(T, T),
+    /// Keys of the database.
+    Size(u64),
     /// Nothing that matters here.
     Other,
     End,
@@ -48,7 +54,10 @@ impl<T> Part<T> {
             0xfe => Part::Database(input.length()?),
             0xfd => Part::Life(moment(i64::from(i32::from_le_bytes(input.array()?)).saturating_mul(1000))),
             0xfc => Part::Life(moment(i64::from_le_bytes(input.array()?))),
-            0xfb => skip_lengths(input, 2)?,
+            0xfb => {
+                let (keys, _lives) = (input.length()?, input.length()?);
+                Part::Size(keys)
+            }
             mark::AUX => Part::Aux(input.text()?, input.text()?),
             0xf9 => Part::Uses(input.byte()?),
             0xf8 => Part::Idle(input.length()?),
@@ -133,6 +142,7 @@ impl Whole {
             Part::Life(life) => return Ok(Whole::Other(Part::Life(life))),
             Part::Idle(seconds) => return Ok(Whole::Other(Part::Idle(seconds))),
             Part::Uses(uses) => return Ok(Whole::Other(Part::Uses(uses))),
+            Part::Size(keys) => return Ok(Whole::Other(Part::Size(keys))),
             Part::Other => return Ok(Whole::Other(Part::Other)),
             Part::End => return Ok(Whole::Other(Part::End)),
         };
@@ -177,6 +187,8 @@ pub(super) struct Scanner<'f, 'r, S> {
     pub(super) lenient: bool,
     /// Whether marks came by.
     pub(super) marks: u64,
+    /// The file was written here.
+    only_filters: bool,
     block_start: u64,
     attributes: Attributes,
 }
@@ -197,7 +209,8 @@ impl<'f, 'r, S: Sink> Scanner<'f, 'r, S> {
         let dialect = if report.magic == "VALKEY" { Dialect::Valkey } else { Dialect::Redis };
         let db = (block_start == 0).then_some(0);
         let (now, lenient, marks) = (None, false, 0);
-        Scanner { window, sink, report, dialect, db, now, lenient, marks, block_start, attributes }
+        let only_filters = report.aux.iter().any(|(key, _)| key == OWN_VERSION);
+        Scanner { window, sink, report, dialect, db, now, lenient, marks, only_filters, block_start, attributes }
     }
 
     /// Reads to the end. After a fault the window stands where it showed.
@@ -282,7 +295,11 @@ impl<'f, 'r, S: Sink> Scanner<'f, 'r, S> {
             Part::Life(life) => self.attributes.life = Some(life),
             Part::Idle(seconds) => self.attributes.idle = Some(u32::try_from(seconds).unwrap_or(u32::MAX)),
             Part::Uses(uses) => self.attributes.uses = Some(uses),
-            Part::Aux(key, value) => self.report.push_aux(key, value),
+            Part::Aux(key, value) => {
+                self.only_filters |= key == OWN_VERSION;
+                self.report.push_aux(key, value);
+            }
+            Part::Size(keys) => self.expect(keys),
             Part::Other | Part::Key { .. } => return false,
             Part::End => return true,
         }
@@ -290,6 +307,14 @@ impl<'f, 'r, S: Sink> Scanner<'f, 'r, S> {
             self.attributes.from.get_or_insert(from);
         }
         false
+    }
+
+    /// So many keys are said to come. In a file of another server they may be of any type.
+    fn expect(&mut self, keys: u64) {
+        let keys = keys.min(self.window.left() / FILTER_BYTES);
+        if let (true, Some(db)) = (self.only_filters, self.db) {
+            self.sink.expect(db, keys);
+        }
     }
 
     /// Where the key is whose last part are the next `len` bytes.
@@ -397,6 +422,9 @@ impl<'f, 'r, S: Sink> Scanner<'f, 'r, S> {
     fn finish(&mut self) -> Result<Ended, Fault> {
         if self.attributes.from.is_some() {
             return Err(Fault::Form("a life without a key"));
+        }
+        if self.marks > 0 && self.window.offset() - 1 > self.block_start {
+            return Err(Fault::Form("keys behind the last block mark"));
         }
         let sum = self.window.whole_sum();
         if self.report.version >= CHECKSUM_SINCE || self.report.version == 0 {

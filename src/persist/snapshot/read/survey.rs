@@ -4,6 +4,7 @@
 //! of any block follows that begins at the end of another mark: `crc(A B)` is known from `crc(A)`, `crc(B)` and the length of `B`.
 //! Where the mark before is damaged, its block's successor begins at no known place; it is read again. Marks that
 //! are none, put into a file on purpose, could make that many readings: together they read no more than the file once more.
+//! For the same reason blocks are taken from the last to the first: the mark that ends a block is met before what lies in it.
 
 use std::io;
 
@@ -38,16 +39,14 @@ impl Candidate {
 pub(super) struct Section {
     pub(super) from: u64,
     pub(super) to: u64,
-    /// Blocks whose checksums are right, each with its mark.
-    pub(super) sound: bool,
+    /// Number of blocks, each with its mark, whose checksums are right; 0: nothing is known of these bytes.
+    pub(super) blocks: u64,
 }
 
 /// What is known of a file before it is read.
 pub(super) struct Survey {
     pub(super) length: u64,
     pub(super) checksum: Checksum,
-    /// Whether there is anything that looks like a mark.
-    pub(super) has_marks: bool,
     /// Sound blocks, each with its mark: first byte, and the one after the last.
     blocks: Vec<(u64, u64)>,
 }
@@ -58,17 +57,17 @@ impl Survey {
     pub(super) fn of(file: &dyn File, length: u64, progress: &Progress) -> Result<Survey, (u64, io::Error)> {
         let (marks, checksum) = find_marks(file, length, progress)?;
         let mut blocks = Vec::new();
-        let (mut done, mut again) = (0, length);
-        for (i, candidate) in marks.iter().enumerate() {
-            let Some(start) = candidate.offset.checked_sub(candidate.mark.length).filter(|start| *start >= done) else {
-                continue;
-            };
-            if is_sound(file, &marks[..i], candidate, start, &mut again)? {
+        let (mut limit, mut again) = (length, length);
+        // From the last to the first: what looks like a mark inside a sound block is part of a key.
+        for (i, candidate) in marks.iter().enumerate().rev() {
+            let Some(start) = candidate.offset.checked_sub(candidate.mark.length) else { continue };
+            if candidate.end() <= limit && is_sound(file, &marks[..i], candidate, start, &mut again)? {
                 blocks.push((start, candidate.end()));
-                done = candidate.end();
+                limit = start;
             }
         }
-        Ok(Survey { length, checksum, has_marks: !marks.is_empty(), blocks })
+        blocks.reverse();
+        Ok(Survey { length, checksum, blocks })
     }
 
     pub(super) fn sound_blocks(&self) -> u64 {
@@ -81,16 +80,16 @@ impl Survey {
         let mut at = 0;
         for &(from, to) in &self.blocks {
             if at < from {
-                sections.push(Section { from: at, to: from, sound: false });
+                sections.push(Section { from: at, to: from, blocks: 0 });
             }
             match sections.last_mut() {
-                Some(last) if last.sound && last.to == from => last.to = to,
-                _ => sections.push(Section { from, to, sound: true }),
+                Some(last) if last.blocks > 0 && last.to == from => (last.to, last.blocks) = (to, last.blocks + 1),
+                _ => sections.push(Section { from, to, blocks: 1 }),
             }
             at = to;
         }
         if at < self.length || sections.is_empty() {
-            sections.push(Section { from: at, to: self.length, sound: false });
+            sections.push(Section { from: at, to: self.length, blocks: 0 });
         }
         sections
     }
@@ -119,7 +118,7 @@ fn is_sound(
     *again -= length;
     let mut sum = Crc32c::new();
     let mut at = start;
-    let mut buffer = vec![0; WINDOW_BYTES];
+    let mut buffer = vec![0; length.min(WINDOW_BYTES as u64) as usize];
     while at < candidate.offset {
         let wanted = (candidate.offset - at).min(WINDOW_BYTES as u64) as usize;
         let read = file.read_full_at(&mut buffer[..wanted], at).map_err(|error| (at, error))?;
@@ -140,7 +139,7 @@ fn find_marks(
 ) -> Result<(Vec<Candidate>, Checksum), (u64, io::Error)> {
     let mut found: Vec<Candidate> = Vec::new();
     let (mut whole, mut sum) = (Crc64::new(), Crc32c::new());
-    let mut buffer = vec![0; WINDOW_BYTES];
+    let mut buffer = vec![0; length.min(WINDOW_BYTES as u64) as usize];
     let (mut start, mut kept) = (0u64, 0usize);
     let summed_to = length.saturating_sub(CHECKSUM_BYTES);
     let mut end = [0; CHECKSUM_BYTES as usize + 1];

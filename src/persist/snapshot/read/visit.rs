@@ -1,6 +1,6 @@
 //! Keys shown, not loaded.
 
-use super::report::{Fault, LISTED, Loss, Losses};
+use super::report::{Fault, LISTED, Loss, Losses, listed_name};
 use super::{Large, Place, Sink};
 use crate::codec::bloom_value::{BLOOM_ID, BloomValue};
 use crate::codec::foreign::{TypeName, module_name};
@@ -89,7 +89,7 @@ impl Sink for Visits<'_> {
             }
             Err(fault) => {
                 let reason = fault.reason().filter(|_| self.accept_damaged).ok_or(fault)?;
-                let names = vec![(place.db, name.to_vec())];
+                let names = vec![(place.db, listed_name(name))];
                 self.losses.push(Loss { from: place.offset, to: place.end, reason, names, keys: 1 });
             }
         }
@@ -134,7 +134,7 @@ impl Names {
     fn push(&mut self, db: Option<u64>, name: &[u8]) {
         self.keys += 1;
         if self.listed.len() < LISTED {
-            self.listed.push((db, name.to_vec()));
+            self.listed.push((db, listed_name(name)));
         }
     }
 }

@@ -33,6 +33,8 @@ pub(super) struct Window<'f> {
     progress: &'f Progress,
     /// The first byte that is not to be read.
     end: u64,
+    /// Bytes of the buffer: no more than there are to be read.
+    size: usize,
     buffer: Vec<u8>,
     filled: usize,
     /// Offset in the file of the buffer's first byte.
@@ -45,7 +47,8 @@ impl<'f> Window<'f> {
     /// A window that stands at `from`, for what comes before `end`; `sums`: checksums are wanted.
     pub(super) fn new(file: &'f dyn File, progress: &'f Progress, from: u64, end: u64, sums: bool) -> Self {
         let sums = sums.then(|| Sums { whole: Crc64::new(), block: Crc32c::new(), taken: 0 });
-        Window { file, progress, end, buffer: Vec::new(), filled: 0, start: from, at: 0, sums }
+        let size = end.saturating_sub(from).min(WINDOW_BYTES as u64) as usize;
+        Window { file, progress, end, size, buffer: Vec::new(), filled: 0, start: from, at: 0, sums }
     }
 
     /// What is in memory and was not read yet.
@@ -87,7 +90,7 @@ impl<'f> Window<'f> {
     pub(super) fn refill<S: Sink>(&mut self, sink: &mut S) -> Result<(), Fault> {
         self.sum_to(self.at);
         let mut next = sink.spare();
-        next.resize(WINDOW_BYTES, 0);
+        next.resize(self.size, 0);
         let kept = self.filled - self.at;
         next[..kept].copy_from_slice(&self.buffer[self.at..self.filled]);
         let old = std::mem::replace(&mut self.buffer, next);
@@ -100,7 +103,7 @@ impl<'f> Window<'f> {
             sums.taken = 0;
         }
         let from = self.start + kept as u64;
-        let wanted = self.end.saturating_sub(from).min((WINDOW_BYTES - kept) as u64) as usize;
+        let wanted = self.end.saturating_sub(from).min((self.size - kept) as u64) as usize;
         let read = self.file.read_full_at(&mut self.buffer[kept..kept + wanted], from).map_err(Fault::Io)?;
         self.filled += read;
         if read < wanted {
