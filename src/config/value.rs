@@ -602,7 +602,9 @@ mod tests {
 
     #[test]
     fn one_value_is_one_word() {
-        for directive in DIRECTIVES.iter().filter(|d| !matches!(d.kind, Kind::Addresses | Kind::OutputLimits | Kind::SavePoints)) {
+        for directive in
+            DIRECTIVES.iter().filter(|d| !matches!(d.kind, Kind::Addresses | Kind::OutputLimits | Kind::SavePoints))
+        {
             assert_eq!(directive.parse::<&str>(&[]), Err(ValueError::WordCount), "{}", directive.name);
             assert_eq!(directive.parse(&["1", "1"]), Err(ValueError::WordCount), "{}", directive.name);
         }

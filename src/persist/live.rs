@@ -82,6 +82,8 @@ const FAILED: u8 = 2;
 /// The log while the server runs. Switched off, it does nothing.
 pub struct LiveLog {
     on: AtomicBool,
+    /// There is a file to write to: only from then on is anything promised.
+    has_file: AtomicBool,
     policy: AtomicU8,
     /// [`OPEN`], [`FULL`] or [`FAILED`].
     gate: AtomicU8,
@@ -148,6 +150,7 @@ impl LiveLog {
     pub fn start() -> std::io::Result<Arc<Self>> {
         let log = Arc::new(Self {
             on: AtomicBool::new(false),
+            has_file: AtomicBool::new(false),
             policy: AtomicU8::new(SyncPolicy::EverySecond as u8),
             gate: AtomicU8::new(OPEN),
             position: AtomicU64::new(0),
@@ -235,6 +238,7 @@ impl LiveLog {
     pub fn switch_on(&self, position: u64) {
         let mut buffer = self.buffer.lock();
         *buffer = Buffer { limit: BUFFER_BYTES_WITHOUT_FILE, ..Buffer::default() };
+        self.control.lock().wanted = 0;
         self.position.store(position, Ordering::Release);
         self.synced.store(position, Ordering::Release);
         self.on.store(true, Ordering::Release);
@@ -243,6 +247,8 @@ impl LiveLog {
     /// Log nothing any more. What waits is told that all is well: nobody asks for a log now.
     pub fn switch_off(&self) {
         self.on.store(false, Ordering::Release);
+        self.has_file.store(false, Ordering::Release);
+        self.control.lock().wanted = 0;
         let mut buffer = self.buffer.lock();
         *buffer = Buffer { limit: BUFFER_BYTES, ..Buffer::default() };
         self.synced.store(self.position(), Ordering::Release);
@@ -252,16 +258,17 @@ impl LiveLog {
         self.wake_waiting();
     }
 
-    /// The position of a cut: all that is recorded is before it. Called under the locks of the cut. After a failed sync nothing
-    /// from before it will be written any more: the base that is cut here has it.
+    /// The position of the cut of a base: all that is recorded is before it; and whether the log needs that base. Called under
+    /// the locks of the cut. After a failed sync nothing from before it will be written any more: the base has it.
     #[must_use]
-    pub fn cut(&self) -> u64 {
+    pub fn cut(&self) -> (u64, bool) {
         let mut buffer = self.buffer.lock();
-        if self.health.lock().needs_base {
+        let needed = self.health.lock().needs_base;
+        if needed {
             buffer.bytes.clear();
             (buffer.since, buffer.unsynced_since) = (None, None);
         }
-        self.position()
+        (self.position(), needed)
     }
 
     /// Work on the files, on the thread that writes them, and wait for it. There is none while the log is off.
@@ -324,7 +331,7 @@ impl LiveLog {
     /// Whether replies have to wait for [`confirm`](Self::confirm) at all.
     #[must_use]
     pub fn confirms(&self) -> bool {
-        self.is_on() && self.policy() == SyncPolicy::Always && self.synced() < self.position()
+        self.is_strict() && self.synced() < self.position()
     }
 
     /// Wait until all that is committed now is synced. `failures` is what [`failures`](Self::failures) said before the commands
@@ -401,7 +408,7 @@ impl Journal for LiveLog {
     }
 
     fn is_strict(&self) -> bool {
-        self.is_on() && self.policy() == SyncPolicy::Always
+        self.policy() == SyncPolicy::Always && self.has_file.load(Ordering::Relaxed)
     }
 }
 
@@ -506,8 +513,9 @@ impl Committer {
         loop {
             let now = Instant::now();
             let (wanted, policy) = (control.wanted > log.synced(), log.policy());
-            let failing = self.not_before.is_some_and(|time| now < time);
-            let usable = self.writer.as_ref().is_some_and(|writer| !writer.has_failed()) && !failing;
+            let retry_at = self.not_before.filter(|time| now < *time);
+            let sound = self.writer.as_ref().is_some_and(|writer| !writer.has_failed());
+            let usable = sound && retry_at.is_none();
             let (since, bytes) = {
                 let buffer = log.buffer.lock();
                 (buffer.since, buffer.bytes.len())
@@ -532,7 +540,7 @@ impl Committer {
                 control.filled = false;
                 return due;
             }
-            let next = if usable { write_at.into_iter().chain(sync_at).min() } else { self.not_before };
+            let next = if usable { write_at.into_iter().chain(sync_at).min() } else { retry_at.filter(|_| sound) };
             match next {
                 Some(at) => drop(log.wake.wait_until(&mut control, at)),
                 None => log.wake.wait(&mut control),
@@ -542,6 +550,7 @@ impl Committer {
 
     /// Follow what an order did with the files.
     fn take_over(&mut self) {
+        self.log.has_file.store(self.writer.is_some(), Ordering::Release);
         let Some(writer) = &self.writer else {
             self.held = Vec::new();
             return;

@@ -3,7 +3,7 @@
 //! One *job* runs at a time, on a thread of its own: a snapshot, a new base for the log, a backup for a client. What is asked for
 //! meanwhile is refused or waits its turn, as in Redis.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -348,7 +348,7 @@ impl Durability {
     }
 
     /// Save a snapshot; the keyspace's count of changes at the cut, and the time before it.
-    fn save_to(&self, path: &std::path::Path, progress: &save::Progress) -> Result<(u64, u64), String> {
+    fn save_to(&self, path: &Path, progress: &save::Progress) -> Result<(u64, u64), String> {
         let (mut changes, mut position, mut logged, moment) = (0, 0, false, unix_ms());
         let snapshot = self.cut(|| {
             (changes, position, logged) = (self.keyspace.totals().2, self.live.position(), self.live.is_on());
@@ -390,17 +390,17 @@ impl Durability {
         self.files.create_folder(&folder).map_err(refused)?;
         let name = next_base_name(&*self.files, &folder).map_err(refused)?;
         let path = folder.join(&name);
-        let mut cut = 0;
+        let (mut cut, mut needed) = (0, false);
         let snapshot = self.cut(|| {
             if kind == Kind::FirstBase {
                 self.live.switch_on(0);
             }
-            cut = self.live.cut();
+            (cut, needed) = self.live.cut();
         });
         let bytes = save(&*self.files, &path, snapshot, &self.options(Vec::new()), progress).map_err(refused)?;
         let (files, base) = (self.files.clone(), Base { file: name, cut });
         let log_folder = folder.clone();
-        let put = self.live.with_writer(move |slot| put_base(slot, files, &log_folder, base));
+        let put = self.live.with_writer(move |slot| put_base(slot, files, &log_folder, base, needed));
         let id = match put {
             Some(Ok(id)) => id,
             Some(Err(reason)) => return Err(format!("'{}': {reason}", folder.display())),
@@ -409,6 +409,11 @@ impl Durability {
         let mut state = self.state.lock();
         (state.log_id, state.cut, state.base_bytes) = (Some(id), cut, bytes);
         state.rewritten_bytes = self.log_bytes(&state);
+        drop(state);
+        if kind == Kind::FirstBase {
+            // Whoever hears that the log is on can rely on it for all that was answered before.
+            block_on(self.live.confirm(self.live.failures())).map_err(|unconfirmed| unconfirmed.0)?;
+        }
         Ok(())
     }
 
@@ -538,9 +543,14 @@ impl Durability {
                 None => break,
             }
         }
-        if saves {
+        // A change that was let in just before may have come after the cut: then once more.
+        const TRIES: usize = 3;
+        for _ in 0..if saves { TRIES } else { 0 } {
             let job = self.start(&mut self.state.lock(), Kind::Snapshot, Arc::default());
             await_job(&job).await.map(drop)?;
+            if self.unsaved_changes() == 0 {
+                break;
+            }
         }
         Ok(())
     }
@@ -563,13 +573,17 @@ impl Durability {
     }
 }
 
+/// Put a base under the log; `needed`: a sync had failed before its cut.
 fn put_base(
     slot: &mut Option<LogWriter>,
     files: Arc<dyn Files>,
-    folder: &std::path::Path,
+    folder: &Path,
     base: Base,
+    needed: bool,
 ) -> Result<String, String> {
     let put = match slot {
+        // What was written between the cut and the failure is neither in the base nor safe.
+        Some(writer) if writer.has_failed() && !needed => Err("a sync of the log failed meanwhile".to_owned()),
         Some(writer) if writer.has_failed() => writer.restart_after_failure(base).map_err(|error| error.to_string()),
         Some(writer) => writer.retire(base).map_err(|error| error.to_string()),
         None => {

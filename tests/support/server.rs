@@ -174,8 +174,7 @@ impl Server {
                 return Err(format!("it ended with {status}"));
             }
             // Any reply will do: a server with a password answers NOAUTH.
-            if let Ok(mut client) = Client::connect(self.port)
-            {
+            if let Ok(mut client) = Client::connect(self.port) {
                 match client.cmd("PING") {
                     Value::Simple(_) => return Ok(()),
                     Value::Error(text) if !text.starts_with("LOADING") => return Ok(()),
