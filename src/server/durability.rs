@@ -18,7 +18,7 @@ use crate::config::{SavePoint, Settings};
 use crate::keyspace::Keyspace;
 use crate::keyspace::latch::{Latch, Wait};
 use crate::keyspace::snapshot::Snapshot;
-use crate::persist::files::{Files, RealFiles};
+use crate::persist::files::Files;
 use crate::persist::live::{Gate, LiveLog, SyncPolicy};
 use crate::persist::log::{Base, LogWriter, SEGMENT_BYTES, next_base_name};
 use crate::persist::recovery::{LOG_ID_FIELD, LOG_POSITION_FIELD, LoadProgress, MOMENT_FIELD};
@@ -28,6 +28,9 @@ use crate::persist::snapshot::save::{self, save};
 const RETRY: Duration = Duration::from_secs(5);
 /// A base that the log needs to go on at all is tried again sooner.
 const NEEDED_RETRY: Duration = Duration::from_secs(1);
+
+/// What a file for a client is called, behind `temp-` and the number of the process.
+pub(super) const BACKUP_NAME: &str = "backup.rdb";
 
 /// What a job makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,7 +125,12 @@ pub(super) struct Durability {
 }
 
 impl Durability {
-    pub(super) fn new(keyspace: Arc<Keyspace>, settings: Arc<Settings>, live: Arc<LiveLog>) -> Self {
+    pub(super) fn new(
+        keyspace: Arc<Keyspace>,
+        settings: Arc<Settings>,
+        live: Arc<LiveLog>,
+        files: Arc<dyn Files>,
+    ) -> Self {
         let now = unix_ms() / 1000;
         let state = State {
             running: None,
@@ -144,7 +152,7 @@ impl Durability {
         Self {
             keyspace,
             settings,
-            files: Arc::new(RealFiles),
+            files,
             live,
             state: Mutex::new(state),
             loading: AtomicBool::new(true),
@@ -364,7 +372,7 @@ impl Durability {
     }
 
     fn make_backup(&self, progress: &save::Progress) -> JobOutcome {
-        let path = self.settings.dir().join(format!("temp-{}-backup.rdb", std::process::id()));
+        let path = self.settings.dir().join(format!("temp-{}-{BACKUP_NAME}", std::process::id()));
         self.save_to(&path, progress)?;
         let file = std::fs::File::open(&path).map_err(|error| error.to_string());
         // Whoever has it open keeps it.

@@ -16,6 +16,7 @@ use crate::commands::context::{Begun, ChangeGate, Counter, Counters, Host, Job, 
 use crate::commands::error::CommandError;
 use crate::config::{Id, Prepared, SetError, Settings};
 use crate::keyspace::Keyspace;
+use crate::persist::files::RealFiles;
 use crate::persist::live::LiveLog;
 
 /// What all threads of the server share.
@@ -66,7 +67,7 @@ impl Shared {
     pub(super) fn new(settings: Settings, files: u64, workers: Workers, log: Arc<LiveLog>) -> Self {
         let (keyspace, settings) = (Arc::new(Keyspace::new(Some(log.clone()))), Arc::new(settings));
         Self {
-            durability: Arc::new(Durability::new(keyspace.clone(), settings.clone(), log)),
+            durability: Arc::new(Durability::new(keyspace.clone(), settings.clone(), log, Arc::new(RealFiles))),
             memory: MemoryLimit::new(keyspace.clone(), settings.clone()),
             keyspace,
             clients: Clients::default(),

@@ -1,5 +1,6 @@
 //! The start: data are loaded while the server already answers, though only that it is loading.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -7,11 +8,12 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::durability::{Durability, await_job};
+use super::durability::{BACKUP_NAME, Durability, await_job};
 use super::shared::Shared;
 use super::waiting::block_on;
 use crate::persist::log::{LogWriter, SEGMENT_BYTES};
 use crate::persist::recovery::{Loaded, Recovery, Source};
+use crate::persist::snapshot::save::is_temporary;
 
 /// How often the log tells how far the loading is.
 const TELL_EVERY: Duration = Duration::from_secs(5);
@@ -73,6 +75,7 @@ fn load_all(shared: &Shared) -> Result<(), String> {
         threads: settings.threads(),
     };
     let loaded = recovery.run(&shared.keyspace, &durability.load).map_err(|error| error.to_string())?;
+    remove_unfinished(&recovery);
     loaded.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
     let keys: usize = (0..crate::keyspace::DATABASES).map(|db| shared.keyspace.len(db)).sum();
     durability.loaded(keys as u64, loaded.expired);
@@ -84,6 +87,29 @@ fn load_all(shared: &Shared) -> Result<(), String> {
     let seconds = durability.started.elapsed().as_secs_f64();
     tracing::info!("{keys} keys loaded in {seconds:.3} s from {from}");
     if settings.appendonly() { begin_log(durability, &recovery, loaded) } else { Ok(()) }
+}
+
+/// Remove what a process that was killed has left unfinished.
+fn remove_unfinished(recovery: &Recovery) {
+    let folder = recovery.snapshot.parent().unwrap_or(Path::new(""));
+    let snapshot = recovery.snapshot.file_name().unwrap_or_default().to_string_lossy();
+    let is_ours = |name: &str| [&*snapshot, BACKUP_NAME].into_iter().any(|of| is_temporary(name, of));
+    let is_base = |name: &str| base_name_in(name).is_some_and(|base| is_temporary(name, base));
+    remove_where(recovery, folder, is_ours);
+    remove_where(recovery, &recovery.log, is_base);
+}
+
+/// The base that a temporary file of the log's folder was to become.
+fn base_name_in(name: &str) -> Option<&str> {
+    name.find("base-").map(|at| &name[at..])
+}
+
+fn remove_where(recovery: &Recovery, folder: &Path, wanted: impl Fn(&str) -> bool) {
+    for name in recovery.files.list(folder).unwrap_or_default() {
+        if name.to_str().is_some_and(&wanted) && recovery.files.remove(&folder.join(&name)).is_ok() {
+            tracing::info!("'{}' removed: it was never finished", folder.join(&name).display());
+        }
+    }
 }
 
 /// Begin to log: where the log that was loaded ends, or anew.

@@ -92,6 +92,14 @@ pub fn temporary_name(path: &Path) -> PathBuf {
     path.with_file_name(format!("temp-{}-{name}", std::process::id()))
 }
 
+/// Whether a name is that of a file that was to become `of`, whoever wrote it.
+#[must_use]
+pub fn is_temporary(name: &str, of: &str) -> bool {
+    let process =
+        name.strip_prefix("temp-").and_then(|rest| rest.strip_suffix(of)).and_then(|rest| rest.strip_suffix('-'));
+    process.is_some_and(|process| !process.is_empty() && process.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
 fn write_file(
     files: &dyn Files,
     path: &Path,
