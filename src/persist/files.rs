@@ -133,7 +133,19 @@ pub trait Files: Send + Sync {
     /// # Errors
     /// Those of the system.
     fn sync_folder(&self, folder: &Path) -> io::Result<()>;
+
+    /// Keep other processes from writing in a folder, as long as the lock is kept. Where there are no locks there is none.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::WouldBlock`] if another process has it; those of the system.
+    fn lock_folder(&self, _folder: &Path) -> io::Result<FolderLock> {
+        Ok(FolderLock(None))
+    }
 }
+
+/// A folder that no other process locks.
+#[derive(Debug)]
+pub struct FolderLock(#[allow(dead_code, reason = "closing it gives the lock back")] Option<fs::File>);
 
 /// The file system of the machine.
 #[derive(Clone, Copy, Debug, Default)]
@@ -175,6 +187,16 @@ impl Files for RealFiles {
     fn sync_folder(&self, folder: &Path) -> io::Result<()> {
         let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
         fs::File::open(folder)?.sync_all()
+    }
+
+    fn lock_folder(&self, folder: &Path) -> io::Result<FolderLock> {
+        let file = fs::File::open(folder)?;
+        match file.try_lock() {
+            Ok(()) => Ok(FolderLock(Some(file))),
+            Err(fs::TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
+            // Not every file system has locks.
+            Err(fs::TryLockError::Error(_)) => Ok(FolderLock(None)),
+        }
     }
 }
 

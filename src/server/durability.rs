@@ -18,7 +18,7 @@ use crate::config::{SavePoint, Settings};
 use crate::keyspace::Keyspace;
 use crate::keyspace::latch::{Latch, Wait};
 use crate::keyspace::snapshot::Snapshot;
-use crate::persist::files::Files;
+use crate::persist::files::{Files, FolderLock};
 use crate::persist::live::{Gate, LiveLog, SyncPolicy};
 use crate::persist::log::{Base, LogWriter, SEGMENT_BYTES, next_base_name};
 use crate::persist::recovery::{LOG_ID_FIELD, LOG_POSITION_FIELD, LoadProgress, MOMENT_FIELD};
@@ -119,6 +119,8 @@ pub(super) struct Durability {
     pub(super) started: Instant,
     /// Changes are refused: snapshots that save points ask for fail.
     failing: AtomicBool,
+    /// Held as long as the log is written: nobody else may.
+    folder_lock: Mutex<Option<FolderLock>>,
     /// Changes wait: the server is about to end.
     ending: AtomicBool,
     ending_latch: Mutex<Arc<Latch>>,
@@ -159,6 +161,7 @@ impl Durability {
             load: LoadProgress::default(),
             started: Instant::now(),
             failing: AtomicBool::new(false),
+            folder_lock: Mutex::default(),
             ending: AtomicBool::new(false),
             ending_latch: Mutex::default(),
         }
@@ -174,6 +177,25 @@ impl Durability {
 
     pub(super) fn log_folder(&self) -> PathBuf {
         self.settings.dir().join(self.settings.appenddirname())
+    }
+
+    /// Take the log's folder for this process; it is made if need be.
+    ///
+    /// # Errors
+    /// Another process has it, or it cannot be made.
+    pub(super) fn lock_folder(&self) -> Result<(), String> {
+        let folder = self.log_folder();
+        let refused =
+            |reason: &dyn std::fmt::Display| format!("cannot write the log in '{}': {reason}", folder.display());
+        self.files.create_folder(&folder).map_err(|error| refused(&error))?;
+        let mut lock = self.folder_lock.lock();
+        if lock.is_none() {
+            *lock = Some(self.files.lock_folder(&folder).map_err(|error| match error.kind() {
+                std::io::ErrorKind::WouldBlock => refused(&"another process uses it"),
+                _ => refused(&error),
+            })?);
+        }
+        Ok(())
     }
 
     /// Changes since the cut of the last snapshot.
@@ -395,7 +417,7 @@ impl Durability {
     fn try_base(self: &Arc<Self>, kind: Kind, progress: &save::Progress) -> Result<(), String> {
         let folder = self.log_folder();
         let refused = |error: std::io::Error| format!("'{}': {error}", folder.display());
-        self.files.create_folder(&folder).map_err(refused)?;
+        self.lock_folder()?;
         let name = next_base_name(&*self.files, &folder).map_err(refused)?;
         let path = folder.join(&name);
         let (mut cut, mut needed) = (0, false);
@@ -448,6 +470,7 @@ impl Durability {
         let switch = move || {
             let closed = own.live.with_writer(|slot| slot.take().map(|writer| writer.switch_off(unix_ms())));
             own.live.switch_off();
+            *own.folder_lock.lock() = None;
             theirs.finish(match closed.flatten() {
                 Some(Err(error)) => Err(error.to_string()),
                 _ => Ok(JobDone::Done),

@@ -74,6 +74,9 @@ fn load_all(shared: &Shared) -> Result<(), String> {
         load_damaged: settings.load_damaged(),
         threads: settings.threads(),
     };
+    if settings.appendonly() {
+        durability.lock_folder()?;
+    }
     let loaded = recovery.run(&shared.keyspace, &durability.load).map_err(|error| error.to_string())?;
     remove_unfinished(&recovery);
     loaded.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
