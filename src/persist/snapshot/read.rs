@@ -7,7 +7,7 @@
 //! A damaged file is refused, with the offset. If damage is to be [accepted](Options::accept_damaged), as much as possible is
 //! loaded and all that is not is reported:
 //!
-//! * In a file with [block marks](super::mark) all of them are looked at first ([`survey`]). Blocks whose checksum is right
+//! * In a file with [block marks](super::mark) all of them are looked at first (`survey`). Blocks whose checksum is right
 //!   are loaded, no others. Behind damage reading goes on with the next such block, where it begins with a database's number.
 //! * Between the last mark and the end of the file there is nothing.
 //! * What comes after the last mark of a file that was cut off is loaded up to the cut, and reported as not checked.
@@ -17,12 +17,12 @@
 //!
 //! | module | holds |
 //! | --- | --- |
-//! | [`report`] | what comes of it |
-//! | [`window`] | the part of the file that is in memory, checksums |
-//! | [`scan`] | from key to key |
-//! | [`load`](mod@load) | keys into a keyspace, by several threads |
-//! | [`visit`] | keys shown |
-//! | [`survey`] | which blocks are sound |
+//! | `report` | what comes of it |
+//! | `window` | the part of the file that is in memory, checksums |
+//! | `scan` | from key to key |
+//! | `load` | keys into a keyspace, by several threads |
+//! | `visit` | keys shown |
+//! | `survey` | which blocks are sound |
 
 mod load;
 mod report;
