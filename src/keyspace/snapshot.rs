@@ -207,6 +207,8 @@ impl Sink {
 pub struct Snapshot {
     keyspace: Arc<Keyspace>,
     sink: Arc<Sink>,
+    /// Keys of each database at the cut, and those of them with a life.
+    sizes: [(u64, u64); DATABASES],
     /// Keys at the cut, and those of which an image was handed over so far.
     expected: u64,
     count: u64,
@@ -247,14 +249,21 @@ impl Keyspace {
         assert!(before.is_none(), "one snapshot at a time");
         saving.epoch.fetch_add(1, Ordering::Relaxed);
         saving.active.store(true, Ordering::Relaxed);
-        let expected = (0..DATABASES).map(|db| self.len(db) as u64).sum();
+        let sizes = std::array::from_fn(|db| (self.len(db) as u64, self.lives(db) as u64));
+        let expected = sizes.iter().map(|(keys, _)| keys).sum();
         at_cut();
         drop(held);
-        Ok(Snapshot { keyspace: self.clone(), sink, expected, count: 0, place: Place::default() })
+        Ok(Snapshot { keyspace: self.clone(), sink, sizes, expected, count: 0, place: Place::default() })
     }
 }
 
 impl Snapshot {
+    /// Keys of a database at the cut, and those of them with a life.
+    #[must_use]
+    pub fn size(&self, db: usize) -> (u64, u64) {
+        self.sizes[db]
+    }
+
     /// Keys at the cut.
     #[must_use]
     pub fn keys(&self) -> u64 {

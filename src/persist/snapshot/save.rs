@@ -18,6 +18,7 @@ use crate::codec::lzf::Compressor;
 use crate::codec::rdb;
 use crate::filters::frozen::{Frozen, FrozenBits, PAGE_BYTES};
 use crate::filters::packed_bloom::PackedBloom;
+use crate::keyspace::DATABASES;
 use crate::keyspace::snapshot::{Images, LargeImage, SmallImage, Snapshot, Walk};
 use crate::persist::files::{File, Files};
 
@@ -31,6 +32,7 @@ const SYNC_BYTES: u64 = 32 << 20;
 const SLICE: Duration = Duration::from_micros(200);
 
 const AUX: u8 = 0xfa;
+const RESIZE_DB: u8 = 0xfb;
 const EXPIRE_MS: u8 = 0xfc;
 const SELECT_DB: u8 = 0xfe;
 const END: u8 = 0xff;
@@ -128,6 +130,8 @@ struct Writer<'a> {
     summed: usize,
     block: Block,
     compressor: Option<Compressor>,
+    /// Keys of the databases that nothing was written of yet, and those with a life.
+    sizes: [Option<(u64, u64)>; DATABASES],
 }
 
 /// The block that is being written.
@@ -163,13 +167,13 @@ impl<'a> Writer<'a> {
             summed: 0,
             block: Block::new(0),
             compressor: options.compress.then(Compressor::default),
+            sizes: [None; DATABASES],
         }
     }
 
     fn head(&mut self, options: &Options) {
         self.out.extend_from_slice(MAGIC);
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs().to_string();
-        self.field("redis-ver", "7.4.0");
         self.field("redis-bits", &usize::BITS.to_string());
         self.field("ctime", &now);
         self.field("seendb-ver", env!("CARGO_PKG_VERSION"));
@@ -184,6 +188,7 @@ impl<'a> Writer<'a> {
 
     fn keys(&mut self, mut snapshot: Snapshot) -> io::Result<()> {
         let mut images = Images::default();
+        self.sizes = std::array::from_fn(|db| Some(snapshot.size(db)));
         loop {
             let walk = snapshot.step(SLICE, &mut images);
             for image in images.small() {
@@ -218,6 +223,12 @@ impl<'a> Writer<'a> {
         if self.block.db != Some(db) {
             self.out.extend([SELECT_DB, db as u8]);
             self.block.db = Some(db);
+            // Once a database: who loads the file makes its tables of this size.
+            if let Some((keys, lives)) = self.sizes[db].take() {
+                self.out.push(RESIZE_DB);
+                rdb::push_length(&mut self.out, keys);
+                rdb::push_length(&mut self.out, lives);
+            }
         }
         if let Some(life) = life {
             self.out.push(EXPIRE_MS);
