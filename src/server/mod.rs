@@ -48,6 +48,9 @@ const SENDING_SECONDS: u32 = 1;
 /// The clocks of the keyspace and of idle clients go by seconds; they are set this often.
 const TICK: Duration = Duration::from_millis(100);
 
+/// Loading that takes no longer than this is not noticed.
+const LOADED_UNNOTICED: Duration = Duration::from_millis(300);
+
 /// Keys whose lives are over are removed in so many parts, with other work of the main thread in between.
 const EXPIRY_PARTS: usize = 16;
 
@@ -81,10 +84,14 @@ async fn serve(shared: &Arc<Shared>, listeners: &Listeners) -> Result<(), String
     let _hang_up = handle(SignalKind::hangup())?;
     let _file_size = handle(SignalKind::from_raw(libc::SIGXFSZ))?;
     let mut loading = start::load(shared);
+    // Who comes while little is loaded need not notice: he is accepted when that is done.
+    let unnoticed_until = tokio::time::Instant::now() + LOADED_UNNOTICED;
     loop {
+        let accepting = loading.is_none() || tokio::time::Instant::now() >= unnoticed_until;
         let (how, job) = tokio::select! {
-            () = listeners.accept(shared) => continue,
+            () = listeners.accept(shared), if accepting => continue,
             () = keep_time(shared) => continue,
+            () = tokio::time::sleep_until(unnoticed_until), if !accepting => continue,
             loaded = loaded(&mut loading) => {
                 loading = None;
                 loaded?;
