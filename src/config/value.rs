@@ -119,7 +119,6 @@ impl Directive {
             Kind::Addresses if words.is_empty() => Err(ValueError::WordCount),
             Kind::Addresses => addresses(&split(words)),
             Kind::OutputLimits => output_limits(&split(words)),
-            Kind::SavePoints if words.is_empty() => Err(ValueError::WordCount),
             Kind::SavePoints => save_points(&split(words)),
             _ => match words {
                 [word] => self.parse_word(word.as_ref()),
