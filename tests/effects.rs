@@ -24,6 +24,7 @@ use seendb::keyspace::entry::ValueRef;
 use seendb::keyspace::snapshot::{Images, Walk};
 use seendb::keyspace::{DATABASES, Keyspace, SHARDS};
 use seendb::persist::record::{Malformed, for_each_record, next_unit, stage, suspend, unit, with_staged};
+use seendb::persist::redo::{Failed, Redo};
 use seendb::persist::replay::apply;
 
 #[path = "support/in_process.rs"]
@@ -255,6 +256,23 @@ fn contents(keyspace: &Keyspace) -> Contents {
     contents
 }
 
+/// The effects done again as a start does them.
+fn redone_by_threads(tape: &[u8]) -> Keyspace {
+    let (keyspace, failed) = (Keyspace::new(None), Failed::default());
+    keyspace.hold_lives(true);
+    std::thread::scope(|scope| {
+        let mut redo = Redo::new(scope, 3, &keyspace, &failed);
+        let mut rest = tape;
+        while !rest.is_empty() {
+            let (_, after) = next_unit(rest).expect("a unit");
+            redo.take(&rest[..rest.len() - after.len()]).expect("records that fit");
+            rest = after;
+        }
+        redo.finish().expect("records that fit");
+    });
+    keyspace
+}
+
 fn assert_equal(one: &Contents, other: &Contents, what: &str) {
     let keys = |contents: &Contents| contents.keys().cloned().collect::<Vec<_>>();
     assert_eq!(keys(one), keys(other), "{what}");
@@ -389,6 +407,7 @@ fn effects_done_again_give_the_same_bytes() {
         assert_equal(&expected, &saved, "last snapshots");
     });
     assert_equal(&expected, &contents(&again), "effects done again");
+    assert_equal(&expected, &contents(&redone_by_threads(&tape)), "effects done again by several threads");
     // What was flushed is counted off when it has been freed.
     let deadline = Instant::now() + Duration::from_secs(60);
     while again.entry_bytes() != keyspace.entry_bytes() && Instant::now() < deadline {

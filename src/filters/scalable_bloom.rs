@@ -329,7 +329,7 @@ impl ScalableBloom {
     /// Adds the item while other threads ask and add. Of several threads that add one item at once, one is told
     /// [`Insert::Added`], the others [`Insert::Present`].
     pub fn insert_shared(&self, pair: HashPair) -> Insert {
-        if self.contains(pair) { Insert::Present } else { self.claim(pair) }
+        if self.contains(pair) { Insert::Present } else { self.claim(pair, self.frozen().as_deref()) }
     }
 
     /// [`insert_shared`](Self::insert_shared) for items in order, quicker than one by one. Stops at the first that is
@@ -342,12 +342,14 @@ impl ScalableBloom {
     pub fn insert_shared_many(&self, pairs: &[HashPair], out: &mut [Insert]) -> usize {
         assert_eq!(pairs.len(), out.len());
         let mut done = 0;
+        // Nobody freezes a chain that is being added to and was not frozen before.
+        let frozen = self.frozen();
         for (pairs, out) in pairs.chunks(batch::GROUP).zip(out.chunks_mut(batch::GROUP)) {
             let mut present = [false; batch::GROUP];
             batch::contains(&self.links, pairs, &mut present[..pairs.len()]);
             batch::prefetch_absent(self.newest(), pairs, &present);
             for ((&pair, out), present) in pairs.iter().zip(out).zip(present) {
-                *out = if present { Insert::Present } else { self.claim(pair) };
+                *out = if present { Insert::Present } else { self.claim(pair, frozen.as_deref()) };
                 if !matches!(out, Insert::Added | Insert::Present) {
                     return done;
                 }
@@ -358,13 +360,13 @@ impl ScalableBloom {
     }
 
     /// Adds an item that was absent a moment ago, under the lock of its stripe.
-    fn claim(&self, pair: HashPair) -> Insert {
+    fn claim(&self, pair: HashPair, frozen: Option<&Frozen>) -> Insert {
         // The low bits: legacy hashes have no others.
         let stripe = pair.b as usize & (self.stripes.len() - 1);
         let _guard = self.stripes[stripe].0.lock();
         let link = self.newest();
         let words = link.bits.words();
-        let claimed = match self.frozen() {
+        let claimed = match frozen {
             None => claim(words, &link.items.0, link.shape.entries, link.positions(pair)),
             Some(frozen) => {
                 let (mut changes, newest) = (frozen.changes(), self.links.len() - 1);

@@ -5,6 +5,7 @@ pub mod live;
 pub mod log;
 pub mod record;
 pub mod recovery;
+pub mod redo;
 pub mod replay;
 pub mod simulated;
 pub mod snapshot;

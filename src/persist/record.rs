@@ -152,15 +152,26 @@ pub fn for_each_record<E: From<Malformed>>(
     bytes: &[u8],
     mut visit: impl FnMut(&Record<'_>) -> Result<(), E>,
 ) -> Result<(), E> {
+    for_each_with_bytes(bytes, |record, _| visit(record))
+}
+
+/// As [`for_each_record`], with the bytes of each.
+///
+/// # Errors
+/// [`Malformed`], or that of `visit`.
+pub fn for_each_with_bytes<E: From<Malformed>>(
+    bytes: &[u8],
+    mut visit: impl FnMut(&Record<'_>, &[u8]) -> Result<(), E>,
+) -> Result<(), E> {
     let mut rest = bytes;
     while !rest.is_empty() {
         let (unit, after) = next_unit(rest)?;
         match unit {
-            Unit::Record(record) => visit(&record)?,
+            Unit::Record(record) => visit(&record, &rest[..rest.len() - after.len()])?,
             Unit::Group(mut records) => {
                 while !records.is_empty() {
                     let (record, after) = decode(records)?;
-                    visit(&record)?;
+                    visit(&record, &records[..records.len() - after.len()])?;
                     records = after;
                 }
             }

@@ -17,8 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::files::Files;
 use super::log::{LogEnd, LogError, LogReader};
-use super::record::{Malformed, for_each_record};
-use super::replay::{ReplayError, apply};
+use super::redo::{Failed, Redo};
 use super::snapshot::read::{self, Report};
 use crate::codec::rdb::{Input, Reader};
 use crate::codec::rdb_string::RdbString;
@@ -212,6 +211,28 @@ impl Recovery {
         read::load(&*file, keyspace, &options, progress).map_err(|error| fail(&error))
     }
 
+    /// Do the log again, from its base to its end.
+    fn redo(&self, reader: &mut LogReader, keyspace: &Keyspace, progress: &LoadProgress) -> Result<(), RecoveryError> {
+        let failed = Failed::default();
+        std::thread::scope(|scope| {
+            let mut redo = Redo::new(scope, self.threads, keyspace, &failed);
+            loop {
+                let (done, _) = reader.progress();
+                progress.log_bytes_done.store(done, Ordering::Relaxed);
+                let batch = reader.next_batch().map_err(|error| in_file(&self.log)(&error))?;
+                let Some(batch) = batch else {
+                    return redo.finish().map_err(|error| in_file(&self.log)(&error));
+                };
+                let count = redo.take(batch.records).map_err(|error| {
+                    // Several threads are at it: the record is there or a little before.
+                    let (file, offset) = (self.log.join(batch.file), batch.offset);
+                    RecoveryError(format!("cannot load '{}': offset {offset} or before: {error}", file.display()))
+                })?;
+                progress.records.fetch_add(count, Ordering::Relaxed);
+            }
+        })
+    }
+
     fn tell(&self, path: &Path, report: &Report, warnings: &mut Vec<String>) {
         let path = path.display();
         for (kind, count) in &report.skipped {
@@ -240,21 +261,7 @@ impl Recovery {
             let report = self.read(&path, keyspace, None, &progress.snapshot)?;
             self.tell(&path, &report, &mut warnings);
         }
-        loop {
-            let (done, _) = reader.progress();
-            progress.log_bytes_done.store(done, Ordering::Relaxed);
-            let batch = reader.next_batch().map_err(|error| fail(&error))?;
-            let Some(batch) = batch else { break };
-            let redone = for_each_record(batch.records, |record| -> Result<(), NotRedone> {
-                record.change.with(|effect| apply(keyspace, record.db, record.name, effect))?;
-                progress.records.fetch_add(1, Ordering::Relaxed);
-                Ok(())
-            });
-            redone.map_err(|error| {
-                let (file, offset) = (batch.file, batch.offset);
-                RecoveryError(format!("cannot load '{}': offset {offset}: {error}", self.log.join(file).display()))
-            })?;
-        }
+        self.redo(&mut reader, keyspace, progress)?;
         let end = reader.finish().map_err(|error| fail(&error))?;
         if let Some(torn) = &end.torn {
             if !self.load_truncated {
@@ -265,15 +272,6 @@ impl Recovery {
         }
         Ok(Loaded { source: Source::Log(Box::new(end)), warnings, expired: 0 })
     }
-}
-
-/// A record that was not done again.
-#[derive(Debug, thiserror::Error)]
-enum NotRedone {
-    #[error(transparent)]
-    Malformed(#[from] Malformed),
-    #[error(transparent)]
-    Replay(#[from] ReplayError),
 }
 
 /// What the beginning of a snapshot says of it.
