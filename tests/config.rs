@@ -90,6 +90,7 @@ fn the_defaults_are_the_documented_ones() {
         ("bf-max-filters", "1024"),
         ("maxmemory", "0"),
         ("maxmemory-policy", "noeviction"),
+        ("lock-memory", "no"),
         ("filter-create-on-add", "yes"),
         ("filter-missing-key", "zero"),
         ("max-filter-memory", "838860800"),

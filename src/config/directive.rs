@@ -268,6 +268,8 @@ directives! {
         "most bytes that the server may hold; N% of the memory of the machine or its control group; 0 for no limit";
     MaxMemoryPolicy: "maxmemory-policy", Kind::Choice(&POLICIES), Text("noeviction"), Live,
         "what happens at that limit: writes are refused, or keys go by this rule";
+    LockMemory: "lock-memory", Kind::Bool, Text("no"), AtStart,
+        "keep all memory from being swapped out; the limit of locked memory has to allow it";
     FilterCreateOnAdd: "filter-create-on-add", Kind::Bool, Text("yes"), Live,
         "whether an add to a missing key creates a filter with the defaults";
     FilterMissingKey: "filter-missing-key", Kind::Choice(&["zero", "error"]), Text("zero"), Live,

@@ -478,6 +478,11 @@ impl Settings {
         self.number(Id::MaxMemoryPolicy) as usize
     }
 
+    /// Whether memory is kept from being swapped out.
+    pub fn lock_memory(&self) -> bool {
+        self.number(Id::LockMemory) != 0
+    }
+
     /// Whether an add to a missing key creates a filter.
     pub fn filter_create_on_add(&self) -> bool {
         self.number(Id::FilterCreateOnAdd) != 0

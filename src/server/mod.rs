@@ -22,6 +22,7 @@ mod info;
 mod listener;
 pub mod logging;
 mod memory_limit;
+mod memory_lock;
 mod shared;
 mod start;
 mod stream;
@@ -63,6 +64,11 @@ pub fn run(settings: Settings) -> Result<(), String> {
     std::env::set_current_dir(&folder).map_err(|error| format!("cannot use folder '{}': {error}", folder.display()))?;
     logging::start(&settings)?;
     let files = files::raise_limit(&settings);
+    if settings.lock_memory() {
+        memory_lock::lock().map_err(|error| {
+            format!("cannot lock the memory: {error}; raise the limit of locked memory ('ulimit -l'), or set 'lock-memory no'")
+        })?;
+    }
     let workers = Workers::start(settings.threads()).map_err(|error| format!("cannot start a thread: {error}"))?;
     let log = LiveLog::start().map_err(|error| format!("cannot start a thread: {error}"))?;
     let shared = Arc::new(Shared::new(settings, files, workers, log));
