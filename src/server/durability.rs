@@ -442,7 +442,7 @@ impl Durability {
         drop(state);
         if kind == Kind::FirstBase {
             // Whoever hears that the log is on can rely on it for all that was answered before.
-            block_on(self.live.confirm(self.live.failures())).map_err(|unconfirmed| unconfirmed.0)?;
+            block_on(self.live.confirm(None)).map_err(|unconfirmed| unconfirmed.0)?;
         }
         Ok(())
     }
