@@ -480,6 +480,9 @@ impl<S: Stream> Connection<'_, S> {
                     self.finish(long, next).await;
                     self.count_unconfirmed(1);
                     next += 1;
+                    if self.state.session.closing {
+                        return Ok(());
+                    }
                     self.write_some().await?;
                     // Who waited for the key comes first, also when the next request takes it again.
                     tokio::task::yield_now().await;
