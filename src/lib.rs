@@ -9,7 +9,8 @@
 //! * [`resp`]: request scanner and reply encoder;
 //! * [`commands`]: the command table and its handlers;
 //! * [`persist`]: effects as records, doing them again;
-//! * `server`: listeners, connections, clients (feature `server`).
+//! * `server`: listeners, connections, clients (feature `server`);
+//! * `tools`: what `seendb` does besides serving, as a client of servers (feature `server`).
 
 pub mod codec;
 pub mod commands;
@@ -20,3 +21,5 @@ pub mod persist;
 pub mod resp;
 #[cfg(feature = "server")]
 pub mod server;
+#[cfg(feature = "server")]
+pub mod tools;

@@ -1,4 +1,4 @@
-//! The `seendb` server.
+//! The `seendb` server, and the tools that go by its name.
 
 use std::process::ExitCode;
 
@@ -16,6 +16,9 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 pub static ALLOCATOR_SETTINGS: &[u8] = b"dirty_decay_ms:3000,muzzy_decay_ms:0\0";
 
 fn main() -> ExitCode {
+    if let Some(status) = seendb::tools::run(std::env::args_os()) {
+        return status;
+    }
     let launch = match launch(std::env::args_os(), Environment::detect()) {
         Ok(launch) => launch,
         Err(exit) if exit.status == 0 => {

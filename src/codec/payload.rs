@@ -78,6 +78,26 @@ pub fn open(payload: &[u8]) -> Result<&[u8], FrameError> {
     Ok(body)
 }
 
+/// `payload` in a frame of another version, for a server that refuses its own. The value stays as it is, so this is only
+/// sound for versions between which it was written in the same way.
+///
+/// # Errors
+///
+/// [`FrameError`], but for the version.
+pub fn with_version(payload: &[u8], version: u16) -> Result<Vec<u8>, FrameError> {
+    let (before, crc) = payload.split_last_chunk::<CRC_BYTES>().ok_or(FrameError::Short)?;
+    let (body, _) = before.split_last_chunk::<VERSION_BYTES>().ok_or(FrameError::Short)?;
+    if u64::from_le_bytes(*crc) != Crc64::of(before) {
+        return Err(FrameError::Checksum);
+    }
+    let mut framed = Vec::with_capacity(payload.len());
+    framed.extend_from_slice(body);
+    framed.extend_from_slice(&version.to_le_bytes());
+    let crc = Crc64::of(&framed);
+    framed.extend_from_slice(&crc.to_le_bytes());
+    Ok(framed)
+}
+
 /// The Bloom chain in `payload`, read and checked, before any memory is taken for its bits.
 ///
 /// # Errors

@@ -97,7 +97,8 @@ fn command() -> Command {
         .override_usage(concat!(env!("CARGO_PKG_NAME"), " [FILE] [--DIRECTIVE VALUE]..."))
         .after_help(
             "Options count over the file. A directive of several words takes all words up to\n\
-             the next --option; FILE comes before the options.",
+             the next --option; FILE comes before the options.\n\
+             A first word that names a tool runs that instead; 'seendb help' lists them.",
         )
         .next_line_help(true)
         .arg(file)
@@ -331,7 +332,7 @@ mod tests {
         let version = run(&["--version"]).expect_err("an answer");
         assert_eq!(version, Exit { text: format!("seendb {}\n", env!("CARGO_PKG_VERSION")), status: 0 });
         let help = run(&["--help"]).expect_err("an answer");
-        assert!(help.status == 0 && help.text.ends_with("options.\n"));
+        assert!(help.status == 0 && help.text.ends_with("lists them.\n"));
         let text = help.text.split_whitespace().collect::<Vec<_>>().join(" ");
         for directive in &DIRECTIVES {
             assert!(text.contains(&format!("--{} <", directive.name)), "{}", directive.name);

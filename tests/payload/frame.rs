@@ -27,6 +27,20 @@ fn versions_up_to_those_known_are_read() {
 }
 
 #[test]
+fn a_sound_frame_can_get_another_version() {
+    for version in [12, 80, 4000] {
+        let other = framed(&body(), version);
+        assert_eq!(payload::with_version(&other, 8), Ok(framed(&body(), 8)));
+        for bit in 0..other.len() * 8 {
+            let mut bad = other.clone();
+            bad[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(payload::with_version(&bad, 8), Err(FrameError::Checksum), "{bit}");
+        }
+        assert_eq!(payload::with_version(&other[..9], 8), Err(FrameError::Short));
+    }
+}
+
+#[test]
 fn a_wrong_checksum_is_refused_and_so_is_none() {
     let good = framed(&body(), 10);
     assert_eq!(payload::open(&good), Ok(&body()[..]));

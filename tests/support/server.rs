@@ -41,8 +41,20 @@ impl Server {
     /// Starts the peer. That it cannot be had is a failure, not a reason to skip.
     #[track_caller]
     pub fn peer() -> Server {
+        Server::peer_with(&[])
+    }
+
+    /// Starts the peer with more words on the command line.
+    #[track_caller]
+    pub fn peer_with(args: &[&str]) -> Server {
         let module = peer_module().to_str().expect("the module's path is UTF-8");
-        launch("peer", Path::new("redis-server"), &["--save", "", "--appendonly", "no", "--loadmodule", module])
+        Server::redis(&[&["--loadmodule", module], args].concat())
+    }
+
+    /// Starts a Redis without RedisBloom, with more words on the command line.
+    #[track_caller]
+    pub fn redis(args: &[&str]) -> Server {
+        launch("peer", Path::new("redis-server"), &[&["--save", "", "--appendonly", "no"], args].concat())
     }
 
     /// The port that the server listens on, at 127.0.0.1.
@@ -167,7 +179,7 @@ impl Server {
 }
 
 /// A port below those that the system gives to outgoing connections. Each test process begins at another place.
-fn free_port() -> u16 {
+pub fn free_port() -> u16 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     const FIRST: u32 = 17_400;
     const COUNT: u32 = 10_000;

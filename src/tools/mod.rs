@@ -1,0 +1,77 @@
+//! What `seendb` does besides serving. A tool is a word behind the program's name: `seendb copy …`.
+//!
+//! | module | holds |
+//! | --- | --- |
+//! | [`copy`] | moves filters between live servers |
+//! | [`client`] | a small blocking client |
+//! | [`address`] | `redis://user:password@host:port/db` |
+//! | [`names`] | key names in text: shown, and written so that they can be read back |
+//!
+//! The table is the only place where a tool's word is written. A first word that is none of them is left to the server's own
+//! command line; a config file of such a name is given as `./copy`.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+pub mod address;
+pub mod client;
+pub mod copy;
+pub mod names;
+
+/// One tool.
+struct Tool {
+    /// The word that it answers to.
+    name: &'static str,
+    /// What it does, in a line.
+    about: &'static str,
+    /// Does it; the words begin with the program's name and leave the tool's out.
+    run: fn(Vec<OsString>) -> ExitCode,
+}
+
+const TOOLS: [Tool; 1] =
+    [Tool { name: "copy", about: "Move Bloom filters between live servers, with their lives", run: copy::run }];
+
+/// Runs the tool that the first word behind the program's name means; `None` if it means none.
+pub fn run(args: impl IntoIterator<Item = OsString>) -> Option<ExitCode> {
+    let mut args = args.into_iter();
+    let program = args.next()?;
+    let word = args.next()?;
+    if word == "help" {
+        print!("{}", help());
+        return Some(ExitCode::SUCCESS);
+    }
+    let tool = TOOLS.iter().find(|tool| word == tool.name)?;
+    Some((tool.run)(std::iter::once(program).chain(args).collect()))
+}
+
+/// What `seendb help` prints.
+fn help() -> String {
+    let mut text = String::from(
+        "seendb [FILE] [--DIRECTIVE VALUE]...   serve; 'seendb --help' lists the directives\n\
+         seendb TOOL ...                        something else; 'seendb TOOL --help' tells more\n\nTools:\n",
+    );
+    for tool in &TOOLS {
+        text += &format!("  {:<8} {}\n", tool.name, tool.about);
+    }
+    text + "  help     This list\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_words_of_the_table_are_tools() {
+        for words in [&["seendb"][..], &["seendb", "--port", "7000"], &["seendb", "./copy"], &["seendb", "Copy"]] {
+            assert!(run(words.iter().map(OsString::from)).is_none(), "{words:?}");
+        }
+    }
+
+    #[test]
+    fn the_help_lists_every_tool() {
+        let help = help();
+        for tool in &TOOLS {
+            assert!(help.contains(&format!("\n  {} ", tool.name)) && help.contains(tool.about));
+        }
+    }
+}
