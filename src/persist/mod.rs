@@ -6,4 +6,5 @@ pub mod log;
 pub mod record;
 pub mod recovery;
 pub mod replay;
+pub mod simulated;
 pub mod snapshot;

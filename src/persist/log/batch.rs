@@ -6,7 +6,7 @@
 //!      4     4  length of the records in bytes
 //!      8     8  position: bytes of records that were logged before these, since the log began
 //!     16     8  known synced: everything below this position was synced when the batch was written
-//!     24     4  number of the segment, its low 32 bits
+//!     24     4  number of the segment, never 0
 //!     28     4  CRC32C of the log id and the records
 //!     32        the records, then zeros up to a multiple of 8
 //! ```
@@ -66,7 +66,7 @@ impl Header {
         let u32_at = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
         let u64_at = |at: usize| u64::from(u32_at(at)) | u64::from(u32_at(at + 4)) << 32;
         // The cheap test first: this is asked for every offset behind damage.
-        if u32_at(24) != segment as u32 || u32_at(0) != seeded(id, &bytes[4..]) {
+        if u64::from(u32_at(24)) != segment || u32_at(0) != seeded(id, &bytes[4..]) {
             return None;
         }
         let header =

@@ -21,6 +21,8 @@ pub struct Damage {
     pub file: String,
     /// Offset in the file.
     pub offset: u64,
+    /// Where the batches of the segment before end, unless all of them are in the base.
+    pub previous_end: Option<u64>,
     /// Position in the log: all records below it are there, or in the base.
     pub position: u64,
     /// What is wrong there.

@@ -143,8 +143,8 @@ impl Manifest {
             Some(last) if segment.first < last.first => return Err("segments are not in the order of their positions"),
             _ => {}
         }
-        if segment.number == 0 {
-            return Err("a segment has number 0");
+        if !(1..=segment::MAX_NUMBER).contains(&segment.number) {
+            return Err("a segment has a number that is not possible");
         }
         if segment.file != segment::file_name(segment.number) {
             return Err("the file's name does not have the segment's number");
@@ -305,7 +305,7 @@ mod tests {
             (format!("{head}base base 01\n"), "line 3: not 'base"),
             (format!("{head}base segment-1.log 1\n"), "line 3: not 'base"),
             (format!("{head}no base\nsegment 1 5 a\n"), "line 4: records are missing"),
-            (format!("{head}no base\nsegment 0 0 a\n"), "line 4: a segment has number 0"),
+            (format!("{head}no base\nsegment 0 0 a\n"), "line 4: a segment has a number that is not possible"),
             (format!("{first}segment 1 0 b\n"), "line 5: segments are not in the order of their numbers"),
             (
                 format!("{head}base b 9\nsegment 1 9 segment-1.log\nsegment 2 8 b\n"),

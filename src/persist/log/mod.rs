@@ -7,6 +7,7 @@
 //! | [`batch`], [`segment`], [`manifest`] | the formats |
 //! | [`writer`] | appends, syncs, goes to the next segment, gives up old ones |
 //! | [`reader`] | reads in order, cuts a torn tail, refuses damage |
+//! | [`repair`] | says what can be saved, and cuts the log there |
 //!
 //! **Positions.** A position counts the bytes of records since the log began. It belongs to the records, not to files: a
 //! base snapshot is made at a position, and segments whose records all lie below it can go.
@@ -20,6 +21,7 @@ pub mod batch;
 pub mod damage;
 pub mod manifest;
 pub mod reader;
+pub mod repair;
 pub mod segment;
 mod window;
 pub mod writer;

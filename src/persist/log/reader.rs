@@ -38,6 +38,8 @@ pub struct LogReader {
     /// Where the next batch is, and its position.
     offset: u64,
     position: u64,
+    /// Where the batches of the segment before end, if it was read.
+    previous_end: Option<u64>,
     /// The batch that is handed out.
     current: Option<(u64, batch::Header)>,
     unsure: Unsure,
@@ -63,12 +65,11 @@ impl Unsure {
 
     /// A batch at `offset` says what was synced.
     fn pass(&mut self, offset: u64, header: &batch::Header) {
-        if header.known_synced >= self.next_position {
+        // Only records behind the remembered place prove that all before it is synced: up to its position records may be so,
+        // and a mark that was written after them not.
+        if header.known_synced > self.next_position {
             self.offset = self.next_offset;
             (self.next_offset, self.next_position) = (offset, header.position);
-        }
-        if header.known_synced >= header.end() {
-            *self = Unsure::at(offset + header.batch_bytes(), header.end());
         }
     }
 }
@@ -129,6 +130,7 @@ impl LogReader {
             window: None,
             offset: 0,
             position,
+            previous_end: None,
             current: None,
             unsure: Unsure::default(),
             read_bytes: 0,
@@ -213,6 +215,7 @@ impl LogReader {
 
     fn leave_segment(&mut self) {
         self.index += 1;
+        self.previous_end = self.window.is_some().then_some(self.offset);
         self.read_bytes += self.window.take().map_or(0, |window| window.length());
         self.offset = 0;
     }
@@ -266,6 +269,7 @@ impl LogReader {
             segment: self.index,
             file: self.manifest.segments[self.index].file.clone(),
             offset: self.offset,
+            previous_end: self.previous_end,
             position: self.position.max(cut),
             kind,
             known_synced: behind.known_synced,
@@ -286,6 +290,7 @@ impl LogReader {
     fn jump(&mut self, place: Place) -> Result<(), LogError> {
         if place.index != self.index || self.window.is_none() {
             self.window = self.open_segment(place.index)?.0;
+            self.previous_end = None;
         }
         (self.index, self.offset, self.position) = (place.index, place.offset, place.position);
         self.unsure = Unsure::at(segment::HEADER_BYTES as u64, 0);
@@ -362,6 +367,12 @@ fn records_verify(window: &mut Window, offset: u64, header: &batch::Header, id: 
 fn verified_batch(window: &mut Window, offset: u64, id: &LogId, segment: u64) -> io::Result<Option<batch::Header>> {
     let Some(header) = header_at(window, offset, id, segment)? else { return Ok(None) };
     Ok(records_verify(window, offset, &header, id)?.then_some(header))
+}
+
+/// Whether a segment's first batch is where it should be, whatever stands before it.
+pub(super) fn begins_with_first_batch(mut window: Window, segment: &segment::Header) -> io::Result<bool> {
+    let batch = verified_batch(&mut window, segment::HEADER_BYTES as u64, &segment.id, segment.number)?;
+    Ok(batch.is_some_and(|batch| batch.position == segment.first))
 }
 
 /// The manifest of a folder; `None` if there is none.

@@ -23,6 +23,9 @@ pub const HEADER_BYTES: usize = 64;
 /// Length of a segment's file. It is longer if one batch needs more.
 pub const SEGMENT_BYTES: u64 = 64 << 20;
 
+/// The highest number of a segment, so that a batch can hold it.
+pub const MAX_NUMBER: u64 = u32::MAX as u64;
+
 const MAGIC: &[u8; 8] = b"SEENLOG1";
 const CRC_AT: usize = 60;
 
@@ -31,7 +34,7 @@ const CRC_AT: usize = 60;
 pub struct Header {
     /// The log.
     pub id: LogId,
-    /// The segment's number in it; never 0.
+    /// The segment's number in it, from 1 to [`MAX_NUMBER`].
     pub number: u64,
     /// Position of its first batch.
     pub first: u64,
@@ -80,7 +83,7 @@ pub fn file_name(number: u64) -> String {
 /// The number in the file name of a segment.
 pub fn number_of(name: &str) -> Option<u64> {
     let digits = name.strip_prefix("segment-")?.strip_suffix(".log")?;
-    digits.parse().ok().filter(|number| file_name(*number) == name)
+    digits.parse().ok().filter(|number| *number <= MAX_NUMBER && file_name(*number) == name)
 }
 
 #[cfg(test)]
@@ -109,7 +112,14 @@ mod tests {
     fn names_carry_the_number() {
         assert_eq!(file_name(12), "segment-12.log");
         assert_eq!(number_of("segment-12.log"), Some(12));
-        for other in ["segment-012.log", "segment-.log", "segment-12.log.damaged", "segment-+1.log", "base-1.rdb"] {
+        for other in [
+            "segment-012.log",
+            "segment-.log",
+            "segment-12.log.damaged",
+            "segment-+1.log",
+            "segment-4294967296.log",
+            "base-1.rdb",
+        ] {
             assert_eq!(number_of(other), None);
         }
     }

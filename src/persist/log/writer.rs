@@ -118,7 +118,8 @@ impl LogWriter {
         segment_bytes: u64,
     ) -> io::Result<LogWriter> {
         // No file that is there is written over: it may belong to the log that still counts.
-        let taken = files.list(folder)?.iter().filter_map(|name| segment::number_of(name.to_str()?)).max();
+        let number_of = |name: &str| segment::number_of(name.strip_suffix(super::repair::SUFFIX).unwrap_or(name));
+        let taken = files.list(folder)?.iter().filter_map(|name| number_of(name.to_str()?)).max();
         let mut next_number = taken.max(manifest.segments.iter().map(|segment| segment.number).max()).unwrap_or(0) + 1;
         let maker = Maker { files: &*files, folder, id: manifest.id, segment_bytes };
         let current = maker.make(&mut next_number, position, 0)?;
@@ -172,10 +173,10 @@ impl LogWriter {
     /// # Errors
     /// [`WriteError`]. After [`Again`](WriteError::Again) the position is as before.
     pub fn append(&mut self, records: &[u8]) -> Result<(), WriteError> {
+        self.usable()?;
         if records.is_empty() {
             return Ok(());
         }
-        self.usable()?;
         let bytes = batch_bytes(records.len() as u64);
         while self.pending.is_some() || self.current.offset + bytes > self.current.length {
             self.rotate(bytes)?;
@@ -373,6 +374,9 @@ impl Maker<'_> {
     /// A segment on disk, safe but for the manifest. What fails is not used again, but a file of another name made.
     fn make(&self, next_number: &mut u64, first: u64, batch: u64) -> io::Result<OpenSegment> {
         let number = *next_number;
+        if number > segment::MAX_NUMBER {
+            return Err(io::Error::other("there is no number left for a segment"));
+        }
         *next_number += 1;
         let path = self.folder.join(segment::file_name(number));
         let offset = segment::HEADER_BYTES as u64;
@@ -426,5 +430,5 @@ fn base_name(number: u64) -> String {
 
 fn base_number_of(name: &str) -> Option<u64> {
     let digits = name.strip_prefix("base-")?.strip_suffix(".rdb")?;
-    digits.parse().ok().filter(|number| base_name(*number) == name)
+    digits.parse().ok().filter(|number| *number < u64::MAX && base_name(*number) == name)
 }

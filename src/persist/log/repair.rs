@@ -1,0 +1,165 @@
+//! What can be saved of a log that is damaged, and cutting it there.
+//!
+//! Nothing is thrown away: what is cut off is kept beside the log in files that end in `.damaged`. A crash in between leaves
+//! the log as it was, or cut, or damaged at the same place, so that the cutting can be done again.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::damage::{Damage, Kind};
+use super::manifest::{Manifest, Segment};
+use super::reader::{LogReader, begins_with_first_batch, read_manifest};
+use super::window::Window;
+use super::{LogError, manifest, segment};
+use crate::persist::files::{File, Files};
+
+/// What the names of files end in that hold what was cut off.
+pub const SUFFIX: &str = ".damaged";
+
+/// Bytes that are copied at once.
+const COPY_BYTES: usize = 1 << 20;
+
+/// The state of a log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// Which files make it up.
+    pub manifest: Manifest,
+    /// Batches that can be read, of those that are not in the base as a whole.
+    pub batches: u64,
+    /// Bytes of records in them.
+    pub bytes: u64,
+    /// The position up to which all is well.
+    pub position: u64,
+    /// Where and why it ends there, unless it is a clean end.
+    pub damage: Option<Damage>,
+}
+
+/// Read a log to the first place that is not in order; `None` if there is no log.
+///
+/// # Errors
+/// [`LogError`], but for damage.
+pub fn check(files: Arc<dyn Files>, folder: &Path) -> Result<Option<Report>, LogError> {
+    let Some(mut reader) = LogReader::open(files, folder)? else { return Ok(None) };
+    let manifest = reader.manifest().clone();
+    let mut report = Report { position: manifest.cut(), manifest, batches: 0, bytes: 0, damage: None };
+    report.damage = loop {
+        match reader.next_batch() {
+            Ok(Some(batch)) => {
+                report.batches += 1;
+                report.bytes += batch.records.len() as u64;
+                report.position = batch.position + batch.records.len() as u64;
+            }
+            Ok(None) => break reader.torn_tail().cloned(),
+            Err(LogError::Damaged(damage)) => break Some(*damage),
+            Err(error) => return Err(error),
+        }
+    };
+    Ok(Some(report))
+}
+
+/// Put a log in order, so that it is read without complaint: a segment's header that is damaged alone is made again from the
+/// manifest; otherwise the log is cut at the damage. What was found at first, and the names of the files that hold what was
+/// cut off.
+///
+/// # Errors
+/// [`LogError`].
+pub fn fix(files: &Arc<dyn Files>, folder: &Path) -> Result<Option<(Report, Vec<String>)>, LogError> {
+    let Some(found) = check(files.clone(), folder)? else { return Ok(None) };
+    let mut kept = Vec::new();
+    let mut damage = found.damage.clone();
+    while let Some(place) = &damage {
+        if !mend_header(&**files, folder, &found.manifest, place)? {
+            kept = cut(&**files, folder, place)?;
+            break;
+        }
+        damage = check(files.clone(), folder)?.and_then(|report| report.damage);
+    }
+    Ok(Some((found, kept)))
+}
+
+/// Write a segment's header again if the batches begin behind it as they should; whether it was done.
+fn mend_header(files: &dyn Files, folder: &Path, manifest: &Manifest, damage: &Damage) -> Result<bool, LogError> {
+    let Segment { number, first, ref file } = manifest.segments[damage.segment];
+    let failed = LogError::io(file);
+    let path = folder.join(file);
+    if !matches!(damage.kind, Kind::Header(_)) {
+        return Ok(false);
+    }
+    let window = files.open(&path).and_then(Window::new).map_err(&failed)?;
+    let header = segment::Header { id: manifest.id, number, first };
+    if !begins_with_first_batch(window, &header).map_err(&failed)? {
+        return Ok(false);
+    }
+    let written = files.open_to_write(&path).and_then(|file| {
+        file.write_all_at(&header.encode(), 0)?;
+        file.sync()
+    });
+    written.map_err(failed)?;
+    Ok(true)
+}
+
+fn cut(files: &dyn Files, folder: &Path, damage: &Damage) -> Result<Vec<String>, LogError> {
+    let Some(mut manifest) = read_manifest(files, folder)? else { return Ok(Vec::new()) };
+    // A segment goes as a whole if not even its beginning is in order. Then the one before is the last, and what stands behind
+    // its batches counts for something again: it goes too.
+    let (last, offset) = match (damage.kind, damage.previous_end) {
+        (Kind::Batch, _) => (damage.segment + 1, damage.offset),
+        (_, Some(end)) => (damage.segment, end),
+        (_, None) => (0, 0),
+    };
+    let dropped = manifest.segments.split_off(last);
+    let shortened = manifest.segments.last().map(|segment| segment.file.clone());
+    let mut kept = Vec::new();
+    if let Some(file) = &shortened {
+        kept.extend(keep_rest(files, folder, file, offset).map_err(LogError::io(file))?);
+    }
+    for Segment { file, .. } in &dropped {
+        let name = format!("{file}{SUFFIX}");
+        match files.rename(&folder.join(file), &folder.join(&name)) {
+            Ok(()) => kept.push(name),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(LogError::io(file)(error)),
+        }
+    }
+    files.sync_folder(folder).map_err(LogError::io(manifest::FILE_NAME))?;
+    if let Some(file) = &shortened {
+        let cut = files.open_to_write(&folder.join(file)).and_then(|file| {
+            file.set_length(offset)?;
+            file.sync()
+        });
+        cut.map_err(LogError::io(file))?;
+    }
+    manifest.write(files, folder).map_err(LogError::io(manifest::FILE_NAME))?;
+    Ok(kept)
+}
+
+/// Copy what stands behind an offset, if there is anything.
+fn keep_rest(files: &dyn Files, folder: &Path, file: &str, offset: u64) -> io::Result<Option<String>> {
+    let from = files.open(&folder.join(file))?;
+    let end = Window::new(files.open(&folder.join(file))?)?.end_of_content(offset)?;
+    if end <= offset {
+        return Ok(None);
+    }
+    let name = format!("{file}.{offset}{SUFFIX}");
+    let path = folder.join(&name);
+    let copied = files.create(&path).and_then(|to| copy(&*from, offset, end, &*to));
+    copied.inspect_err(|_| {
+        let _ = files.remove(&path);
+    })?;
+    Ok(Some(name))
+}
+
+fn copy(from: &dyn File, start: u64, end: u64, to: &dyn File) -> io::Result<()> {
+    let (mut at, mut buffer) = (start, vec![0; COPY_BYTES]);
+    while at < end {
+        let piece = &mut buffer[..(end - at).min(COPY_BYTES as u64) as usize];
+        let read = from.read_full_at(piece, at)?;
+        if read == 0 {
+            break;
+        }
+        to.write_all_at(&piece[..read], at - start)?;
+        at += read as u64;
+    }
+    to.sync()
+}
