@@ -44,6 +44,8 @@ pub struct Options {
     pub compress: bool,
     /// Put a checksum of the whole file at its end.
     pub checksum: bool,
+    /// For others: no field and no mark that only this program knows.
+    pub plain: bool,
     /// Fields about the file, besides the usual ones.
     pub fields: Vec<(&'static str, String)>,
 }
@@ -120,6 +122,7 @@ struct Writer<'a> {
     summed: usize,
     block: Block,
     compressor: Option<Compressor>,
+    marks: bool,
 }
 
 /// The block that is being written.
@@ -155,6 +158,7 @@ impl<'a> Writer<'a> {
             summed: 0,
             block: Block::new(0),
             compressor: options.compress.then(Compressor::default),
+            marks: !options.plain,
         }
     }
 
@@ -164,7 +168,9 @@ impl<'a> Writer<'a> {
         self.field("redis-ver", "7.4.0");
         self.field("redis-bits", &usize::BITS.to_string());
         self.field("ctime", &now);
-        self.field("seendb-ver", env!("CARGO_PKG_VERSION"));
+        if !options.plain {
+            self.field("seendb-ver", env!("CARGO_PKG_VERSION"));
+        }
         options.fields.iter().for_each(|(name, value)| self.field(name, value));
     }
 
@@ -240,7 +246,7 @@ impl<'a> Writer<'a> {
     /// Put a mark behind what was written since the last one.
     fn end_block(&mut self) {
         self.block.sum(&self.out);
-        if self.block.length > 0 {
+        if self.marks && self.block.length > 0 {
             push_mark(&mut self.out, self.block.crc.value(), self.block.length);
         }
         self.block = Block::new(self.out.len());
