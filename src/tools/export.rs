@@ -197,7 +197,9 @@ mod tests {
         assert!(parse(&["--families", "bf", "--dir", "d"]).is_ok());
         let refused = parse(&["--families", "bf,cf", "--dir", "d"]).unwrap_err().to_string();
         assert!(refused.contains("'cf'") && refused.contains("[possible values: bf]"), "{refused}");
-        for wrong in [&["--dir", "d"][..], &["--families", "bf"], &["--families", "bf", "--dir", "d", "--from", "redis://a"]] {
+        for wrong in
+            [&["--dir", "d"][..], &["--families", "bf"], &["--families", "bf", "--dir", "d", "--from", "redis://a"]]
+        {
             assert!(parse(wrong).is_err(), "{wrong:?}");
         }
     }

@@ -80,6 +80,9 @@ mod tests {
         let second = Duration::from_secs(1);
         assert_eq!(line("reading", 1_500, 3_000, second), "reading: 1.5 kB of 3.0 kB (50%), 1.5 kB/s");
         assert_eq!(line("fetching", 2_500_000, 0, second), "fetching: 2.5 MB, 2.5 MB/s");
-        assert_eq!((count(1, "key"), count(0, "key"), count(2, "batch")), ("1 key".into(), "0 keys".into(), "2 batches".into()));
+        assert_eq!(
+            (count(1, "key"), count(0, "key"), count(2, "batch")),
+            ("1 key".into(), "0 keys".into(), "2 batches".into())
+        );
     }
 }

@@ -126,7 +126,8 @@ impl LogReader {
         let folder = path.parent().unwrap_or(Path::new(""));
         let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let mut bytes = [0; segment::HEADER_BYTES];
-        let read = files.open(path).and_then(|opened| opened.read_full_at(&mut bytes, 0)).map_err(LogError::io(&file))?;
+        let read =
+            files.open(path).and_then(|opened| opened.read_full_at(&mut bytes, 0)).map_err(LogError::io(&file))?;
         let header = segment::Header::decode(&bytes[..read])
             .map_err(|what| LogError::Segment { file: file.clone(), what: what.to_owned() })?;
         let only = manifest::Segment { number: header.number, first: header.first, file };

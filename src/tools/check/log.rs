@@ -20,8 +20,8 @@ const BETWEEN: Duration = Duration::from_millis(200);
 
 /// Kinds of records, in the order in which they are told.
 const KINDS: [&str; 13] = [
-    "created", "added", "grown", "header", "chunk", "restored", "life", "deleted", "renamed", "copied", "moved", "flushed",
-    "swapped",
+    "created", "added", "grown", "header", "chunk", "restored", "life", "deleted", "renamed", "copied", "moved",
+    "flushed", "swapped",
 ];
 
 /// What a log holds up to where it ends.

@@ -86,10 +86,8 @@ struct Finding {
 
 impl Finding {
     fn new(path: &Path, kind: &str) -> Finding {
-        let json = vec![
-            ("path".to_owned(), Json::from(path.display().to_string())),
-            ("kind".to_owned(), Json::from(kind)),
-        ];
+        let json =
+            vec![("path".to_owned(), Json::from(path.display().to_string())), ("kind".to_owned(), Json::from(kind))];
         Finding { path: path.to_owned(), sound: true, lines: Vec::new(), json }
     }
 

@@ -87,13 +87,17 @@ pub fn send(keyspace: &Keyspace, into: &Into, replace: bool) -> Result<(String, 
     let mut sender = Sender { into, replace, target: None, batch: Vec::new(), batch_bytes: 0, tally: Tally::default() };
     // Connected first, so that a wrong address is told even if there is nothing to send.
     let sent = sender.connect(if into.one_db { into.address.db } else { 0 }).and_then(|()| {
-        watch("sending keys", || (done.load(Ordering::Relaxed), all), || {
-            for_each_key(keyspace, |db, entry| {
-                done.fetch_add(1, Ordering::Relaxed);
-                sender.key(db, entry)
-            })?;
-            sender.flush()
-        })
+        watch(
+            "sending keys",
+            || (done.load(Ordering::Relaxed), all),
+            || {
+                for_each_key(keyspace, |db, entry| {
+                    done.fetch_add(1, Ordering::Relaxed);
+                    sender.key(db, entry)
+                })?;
+                sender.flush()
+            },
+        )
     });
     let text = sender.tally.text();
     match sent {

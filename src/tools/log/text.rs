@@ -38,9 +38,9 @@ impl<W: Write> Printer for Lines<W> {
         let mut printed = Ok(());
         let read = walk(&*file, false, progress, &mut |key| {
             let life = key.life.map_or(String::new(), |life| format!(", ends at {life}"));
-            let filter = key.chain.map_or(String::new(), |chain| {
-                format!(": {} items in {} sub-filters", chain.items, chain.links.len())
-            });
+            let filter = key
+                .chain
+                .map_or(String::new(), |chain| format!(": {} items in {} sub-filters", chain.items, chain.links.len()));
             if printed.is_ok() {
                 let db = usize::try_from(key.db.unwrap_or(0)).unwrap_or(0);
                 let text = format!("# {}, {}{filter}{life}", word(key.name), key.type_name);
