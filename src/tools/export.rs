@@ -17,6 +17,7 @@ use clap::{Parser, ValueEnum};
 use super::address::Address;
 use super::client::Client;
 use super::meter::{amount, count, watch};
+use super::pinned::pin;
 use crate::keyspace::Keyspace;
 use crate::persist::files::{Files as _, RealFiles};
 use crate::persist::log::manifest;
@@ -158,7 +159,7 @@ fn load_folder(folder: &Path, keyspace: &Keyspace) -> Result<u64, String> {
         };
     }
     let recovery = Recovery {
-        files: Arc::new(RealFiles),
+        files: pin(&log).map_err(|error| format!("'{}': {error}", log.display()))?,
         snapshot,
         log,
         appendonly: true,

@@ -10,6 +10,7 @@
 //! | [`client`] | a small blocking client |
 //! | [`address`] | `redis://user:password@host:port/db` |
 //! | [`keys`] | all keys of a keyspace |
+//! | [`pinned`] | the files of a log, held open |
 //! | [`meter`] | how far long work is |
 //! | [`json`] | JSON |
 //! | [`names`] | key names in text: shown, and written so that they can be read back |
@@ -31,6 +32,7 @@ pub mod keys;
 pub mod log;
 pub mod meter;
 pub mod names;
+pub mod pinned;
 
 /// One tool.
 struct Tool {

@@ -116,7 +116,7 @@ fn old_snapshot(path: &Path) -> Vec<Vec<u8>> {
     let mut payloads = Vec::new();
     for encver in 0..=4 {
         let bits = if encver == 0 { 958 } else { 960 };
-        let array: Vec<u8> = (0..120).map(|i| i * 37 % 251).collect();
+        let array: Vec<u8> = (0..120_u32).map(|i| (i * 37 % 251) as u8).collect();
         let link = Link::at_1_percent(100, bits, 0, &array, 7);
         // Options that go with a chain of that time.
         let options = if encver >= 2 { 5 } else { 0 };

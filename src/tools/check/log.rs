@@ -8,11 +8,11 @@ use std::time::Duration;
 use super::{Finding, snapshot};
 use crate::keyspace::effect::Effect;
 use crate::persist::files::Files;
-use crate::persist::log::reader::read_manifest;
 use crate::persist::log::{Damage, LogError, LogReader, Manifest};
 use crate::persist::record::{Change, Malformed, Record, Unit, for_each_record, next_unit};
 use crate::tools::json::Json;
 use crate::tools::meter::{amount, count, watch};
+use crate::tools::pinned::pin;
 
 /// How often a log is read again whose end moves, and how long it is waited before.
 const TRIES: usize = 5;
@@ -112,11 +112,11 @@ impl Figures {
 }
 
 /// Looks at a whole log.
-pub fn check_folder(files: &Arc<dyn Files>, folder: &Path) -> Finding {
+pub fn check_folder(folder: &Path) -> Finding {
     let mut finding = Finding::new(folder, "log");
-    match read_settled(files, folder) {
-        Ok((manifest, figures)) => {
-            tell_manifest(&mut finding, &**files, folder, &manifest);
+    match read_settled(folder) {
+        Ok((files, manifest, figures)) => {
+            tell_manifest(&mut finding, &*files, folder, &manifest);
             tell(&mut finding, &figures, true);
         }
         Err(error) => finding.fail(error.to_string()),
@@ -124,32 +124,26 @@ pub fn check_folder(files: &Arc<dyn Files>, folder: &Path) -> Finding {
     finding
 }
 
-/// Reads a log. A server that writes it meanwhile makes its end look torn for a moment, or its files go: then it is read again.
-fn read_settled(files: &Arc<dyn Files>, folder: &Path) -> Result<(Manifest, Figures), LogError> {
+/// Reads a log. A server that writes it meanwhile makes its end look torn for a moment: then it is read again.
+fn read_settled(folder: &Path) -> Result<(Arc<dyn Files>, Manifest, Figures), LogError> {
+    let failed = |source| LogError::Io { file: folder.display().to_string(), source };
     let mut before = None;
     let mut tries = 0;
     loop {
+        let files = pin(folder).map_err(failed)?;
         let done = AtomicU64::new(0);
-        let reader = LogReader::open(files.clone(), folder)?.ok_or_else(|| missing(folder))?;
+        let opened = LogReader::open(files.clone(), folder)?;
+        let reader = opened.ok_or_else(|| failed(std::io::ErrorKind::NotFound.into()))?;
         let (manifest, all) = (reader.manifest().clone(), reader.progress().1);
         let look = || (done.load(Ordering::Relaxed), all);
-        let figures = watch(&folder.display().to_string(), look, || Figures::read(reader, &done));
+        let figures = watch(&folder.display().to_string(), look, || Figures::read(reader, &done))?;
         tries += 1;
-        let settled = match &figures {
-            Ok(figures) => figures.is_whole() || before.as_ref() == Some(&(manifest.clone(), figures.clone())),
-            // The files of an older manifest may be gone by now.
-            Err(_) => read_manifest(&**files, folder)?.as_ref() == Some(&manifest),
-        };
-        if settled || tries == TRIES {
-            return figures.map(|figures| (manifest, figures));
+        if figures.is_whole() || before.as_ref() == Some(&figures) || tries == TRIES {
+            return Ok((files, manifest, figures));
         }
-        before = figures.ok().map(|figures| (manifest, figures));
+        before = Some(figures);
         std::thread::sleep(BETWEEN);
     }
-}
-
-fn missing(folder: &Path) -> LogError {
-    LogError::Io { file: folder.display().to_string(), source: std::io::ErrorKind::NotFound.into() }
 }
 
 /// Looks at a segment without its log.

@@ -160,7 +160,7 @@ struct Looked {
 /// Looks at what a path leads to.
 fn look(files: &Arc<dyn Files>, path: &Path) -> Vec<Looked> {
     let alone = |finding| vec![Looked { finding, log: None }];
-    let whole = |folder: &Path| Looked { finding: log::check_folder(files, folder), log: Some(folder.to_owned()) };
+    let whole = |folder: &Path| Looked { finding: log::check_folder(folder), log: Some(folder.to_owned()) };
     if path.is_dir() {
         if path.join(manifest::FILE_NAME).exists() {
             return vec![whole(path)];

@@ -58,7 +58,7 @@ fn cut(files: &Arc<dyn Files>, folder: &Path, mut finding: Finding) -> Finding {
             return finding;
         }
     };
-    let mut after = log::check_folder(files, folder);
+    let mut after = log::check_folder(folder);
     let what = match kept.is_empty() {
         true => "repaired: nothing had to be cut off".to_owned(),
         false => format!("repaired: what was cut off is in {}", kept.join(", ")),

@@ -12,6 +12,7 @@
 //! | header, chunk | `BF.LOADCHUNK` |
 //! | restored | `RESTORE`, large ones as the filter |
 //! | life | at the end |
+//! | copied | `COPY`; the filter for RedisBloom, which has no `COPY` of filters |
 //! | others | the command that they came from |
 //!
 //! **A chunk** is printed as the bytes that are there afterwards: RedisBloom puts them in place of its own, SeenDB ors them.
@@ -45,12 +46,14 @@ pub struct Commands<W> {
     out: Resp<W>,
     model: Model,
     lagging: HashMap<(usize, Vec<u8>), Lag>,
+    /// Whether the server can copy filters.
+    copies: bool,
 }
 
 impl<W: Write> Commands<W> {
-    /// Prints to `out`.
-    pub fn new(out: Resp<W>) -> Commands<W> {
-        Commands { out, model: Model::new(), lagging: HashMap::new() }
+    /// Prints to `out`, for a server that can copy filters or not.
+    pub fn new(out: Resp<W>, copies: bool) -> Commands<W> {
+        Commands { out, model: Model::new(), lagging: HashMap::new(), copies }
     }
 
     fn lag(&self, db: usize, name: &[u8]) -> Option<Lag> {
@@ -146,7 +149,7 @@ impl<W: Write> Commands<W> {
                 self.forget_lag(db, to);
                 self.out.request(db, &[b"RENAME", name, to])?;
             }
-            Effect::Copied { db: other, to } => {
+            Effect::Copied { db: other, to } if self.copies => {
                 self.catch_up(db, name)?;
                 self.forget_lag(other, to);
                 let number = other.to_string();
@@ -186,6 +189,7 @@ impl<W: Write> Commands<W> {
             Effect::BloomChunk { link, offset, data } if self.lag(db, name).is_none() && !data.is_empty() => {
                 self.chunk(db, name, link as usize, offset, data.len())
             }
+            Effect::Copied { db: other, to } if !self.copies => self.whole(other, to),
             Effect::Restored { payload, .. } => {
                 self.forget_lag(db, name);
                 let lowered = payload::with_version(payload, RDB_VERSION).ok();
@@ -276,5 +280,89 @@ fn silently(model: &Model, unit: &Unit<'_>) -> Result<(), CatError> {
     match unit {
         Unit::Record(record) => apply(record),
         Unit::Group(records) => for_each_record(records, apply),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::filters::bloom::{Shape, options};
+    use crate::persist::record::{encode, next_unit};
+
+    /// The names of all requests.
+    fn names(printed: &[u8]) -> Vec<String> {
+        let text = String::from_utf8_lossy(printed);
+        let lines: Vec<_> = text.split("\r\n").collect();
+        (2..lines.len()).filter(|at| lines[at - 2].starts_with('*')).map(|at| lines[at].to_owned()).collect()
+    }
+
+    fn run(effects: &[(&[u8], Effect<'_>)]) -> (Vec<u8>, Vec<u8>) {
+        let mut out = Vec::new();
+        let mut commands = Commands::new(Resp::new(&mut out), true);
+        for (name, effect) in effects {
+            let mut bytes = Vec::new();
+            encode(0, name, effect, &mut bytes);
+            let (unit, rest) = next_unit(&bytes).unwrap();
+            assert!(rest.is_empty());
+            commands.unit(&unit, 0, true).unwrap();
+        }
+        commands.end().unwrap();
+        let payload = commands.model.look_at_filter(0, b"k", |bloom| payload::dump(bloom).unwrap()).unwrap();
+        (out, payload)
+    }
+
+    fn created(entries: u64, error: f64) -> Effect<'static> {
+        let shape = Shape::first(entries, error, options::SCALING).unwrap();
+        Effect::BloomCreated { shape, options: options::SCALING, growth: 2, life: None }
+    }
+
+    /// An item that looks as if it were there because of the others.
+    fn false_positive(among: &[&[u8]], entries: u64) -> Vec<u8> {
+        let model = Model::new();
+        model.apply(0, b"k", &created(entries, 0.25)).unwrap();
+        model.apply(0, b"k", &Effect::BloomAdded { link: 0, items: among }).unwrap();
+        let seen = |item: &Vec<u8>| model.look_at_filter(0, b"k", |bloom| bloom.contains(bloom.hash(item))).unwrap();
+        (0..u32::MAX).map(|i| format!("x{i}").into_bytes()).find(seen).unwrap()
+    }
+
+    #[test]
+    fn adds_in_another_order_than_counted_are_not_printed_as_adds() {
+        let items: Vec<Vec<u8>> = (0..8).map(|i| format!("item{i}").into_bytes()).collect();
+        let items: Vec<&[u8]> = items.iter().map(Vec::as_slice).collect();
+        let late = false_positive(&items, 10);
+        let added = |items| Effect::BloomAdded { link: 0, items };
+        let late = [late.as_slice()];
+        let (printed, payload) = run(&[(b"k", created(10, 0.25)), (b"k", added(&items)), (b"k", added(&late))]);
+        assert_eq!(names(&printed), ["BF.RESERVE", "BF.MADD", "RESTORE"]);
+        assert!(printed.windows(payload.len()).any(|part| part == payload));
+        // In the order in which they were counted.
+        let (printed, _) = run(&[(b"k", created(10, 0.25)), (b"k", added(&late)), (b"k", added(&items[..1]))]);
+        assert_eq!(names(&printed), ["BF.RESERVE", "BF.MADD", "BF.MADD"]);
+    }
+
+    #[test]
+    fn a_sub_filter_is_made_by_the_next_item_or_printed_when_it_is_needed() {
+        let first = Shape::first(1, 0.01, options::SCALING).unwrap();
+        let grown = first.next(options::SCALING, 2).unwrap();
+        let added = |link, items| Effect::BloomAdded { link, items };
+        let (one, two): ([&[u8]; 1], [&[u8]; 1]) = ([b"1"], [b"2"]);
+        let start =
+            [(&b"k"[..], created(1, 0.01)), (b"k", added(0, &one)), (b"k", Effect::BloomGrown { shape: grown })];
+        let with = |more: &[(&'static [u8], Effect<'static>)]| {
+            let all: Vec<_> = start.iter().copied().chain(more.iter().copied()).collect();
+            names(&run(&all).0)
+        };
+        assert_eq!(names(&run(&[start[0], start[1], start[2], (b"k", added(1, &two))]).0)[1..], ["BF.MADD", "BF.MADD"]);
+        assert_eq!(with(&[])[2..], ["RESTORE"]);
+        let copied = (&b"k"[..], Effect::Copied { db: 1, to: b"c" });
+        assert_eq!(with(&[copied])[2..], ["RESTORE", "COPY"]);
+        assert_eq!(
+            with(&[(b"k", Effect::Swapped { with: 1 }), (b"", Effect::Swapped { with: 1 })])[2..4],
+            ["RESTORE", "SWAPDB"]
+        );
+        // Another shape than the next item would make.
+        let other = Shape { entries: 3, ..Shape::new(3, grown.error).unwrap() };
+        let all = [start[0], start[1], (b"k", Effect::BloomGrown { shape: other }), (b"k", added(1, &two))];
+        assert_eq!(names(&run(&all).0), ["BF.RESERVE", "BF.MADD", "RESTORE"]);
     }
 }

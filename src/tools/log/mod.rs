@@ -16,13 +16,13 @@ use std::ffi::OsString;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use clap::{Parser, Subcommand};
 
 use super::meter::watch;
-use crate::persist::files::{Files, RealFiles};
+use super::pinned::pin;
+use crate::persist::files::Files;
 use crate::persist::log::{LogReader, manifest};
 use crate::persist::record::{Malformed, Unit, next_unit};
 use crate::persist::snapshot::read::Progress;
@@ -38,7 +38,7 @@ the bit, with the same counts and lives:
 
     seendb log cat appendonlydir --resp | redis-cli --pipe
 
-They are understood by SeenDB and by Redis with RedisBloom.";
+They are understood by SeenDB and, with --redis, by Redis with RedisBloom.";
 
 const AFTER_HELP: &str = "\
 How --resp stays exact:
@@ -84,6 +84,10 @@ struct Cat {
     /// Print the bytes that a client sends, for redis-cli --pipe
     #[arg(long, visible_alias = "raw-resp")]
     resp: bool,
+
+    /// For RedisBloom, which has no COPY of filters: print copies whole
+    #[arg(long, requires = "resp")]
+    redis: bool,
 }
 
 /// Does what the words say. The first is the program's name.
@@ -123,17 +127,24 @@ trait Printer {
 fn cat(options: &Cat) -> Result<bool, String> {
     let out = BufWriter::with_capacity(1 << 20, io::stdout().lock());
     match options.resp {
-        true => cat_to(options, &mut commands::Commands::new(resp::Resp::new(out))),
+        true => cat_to(options, &mut commands::Commands::new(resp::Resp::new(out), !options.redis)),
         false => cat_to(options, &mut text::Lines::new(out)),
     }
 }
 
 fn cat_to(options: &Cat, printer: &mut (impl Printer + ?Sized)) -> Result<bool, String> {
-    let files: Arc<dyn Files> = Arc::new(RealFiles);
     let folder = &options.folder;
     let lead = |reason: &dyn std::fmt::Display| format!("'{}': {reason}", folder.display());
+    let files = pin(folder).map_err(|error| lead(&error))?;
     let opened = LogReader::open(files.clone(), folder).map_err(|error| lead(&error))?;
     let mut reader = opened.ok_or_else(|| lead(&format!("no log: there is no '{}'", manifest::FILE_NAME)))?;
+    if let (Some(from), cut) = (options.from, reader.manifest().cut())
+        && from < cut
+    {
+        let text =
+            format!("what was logged from position {from} on is not all there: up to {cut} it went into the base");
+        return Err(lead(&text));
+    }
     let (progress, done, all) = (Progress::default(), AtomicU64::new(0), reader.progress().1);
     let look = || (progress.bytes_done() + done.load(Ordering::Relaxed), progress.bytes() + all);
     let from = options.from.unwrap_or(0);
