@@ -45,8 +45,8 @@ pub fn amount(bytes: u64) -> String {
     let number = bytes as f64;
     match bytes {
         ..1_000 => format!("{bytes} bytes"),
-        ..1_000_000 => format!("{:.1} kB", number / 1e3),
-        ..1_000_000_000 => format!("{:.1} MB", number / 1e6),
+        1_000..1_000_000 => format!("{:.1} kB", number / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.1} MB", number / 1e6),
         _ => format!("{:.2} GB", number / 1e9),
     }
 }

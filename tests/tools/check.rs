@@ -117,6 +117,12 @@ fn damage_in_a_snapshot_is_told_and_left_alone() {
     let lost = &found["losses"][0];
     assert!(lost["keys"].as_u64().unwrap() > 0 && lost["names"][0]["name"].is_string(), "{found}");
     assert!(run_to(1, &["check", text(&damaged)]).contains("'load-damaged yes' loads it"));
+    // The first block, with the file's beginning.
+    let mut bytes = whole.clone();
+    bytes[100] ^= 1;
+    std::fs::write(&damaged, &bytes).unwrap();
+    let printed = run_to(1, &["check", text(&damaged)]);
+    assert!(printed.contains("snapshot, its beginning lost, ") && printed.contains("  database "), "{printed}");
     std::fs::write(&damaged, b"no snapshot at all").unwrap();
     assert!(run_to(1, &["check", text(&damaged)]).contains("neither REDIS nor VALKEY"));
     assert!(run_to(1, &["check", text(&folder.path().join("missing"))]).contains("No such file"));
@@ -235,7 +241,9 @@ fn a_log_in_use_is_read_and_not_cut() {
     let copy = Server::on(&[(&log, "appendonlydir")], &["--appendonly", "yes"]);
     assert_all_same(&before, &everything(&copy));
     // A log that a server has open is not cut under it.
-    flip(&log.join(newest_segment(&log)), 3);
+    let segment = log.join(newest_segment(&log));
+    let end = std::fs::read(&segment).unwrap().iter().rposition(|byte| *byte != 0).unwrap();
+    flip(&segment, end - 2);
     let printed = run_to(1, &["check", "--fix", "--yes", text(&log)]);
     assert!(printed.contains(&format!("process {} has the log open", server.pid())), "{printed}");
 }

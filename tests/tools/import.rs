@@ -59,8 +59,8 @@ fn a_snapshot_goes_into_live_servers() {
         assert_all_same(&before, &everything(&target));
         // Again: all are there.
         let printed = run_to(1, &["import", text(&dump), "--into", &url(&target)]);
-        let failed = format!("filters sent: 0 (0 with a life), ");
-        assert!(printed.contains(&failed) && printed.contains(&format!("failed: {}\n", count + 1)), "{printed}");
+        let failed = "filters sent: 0 (0 with a life), ";
+        assert!(printed.contains(failed) && printed.contains(&format!("failed: {}\n", count + 1)), "{printed}");
         assert!(printed.contains("exists there; --replace would replace it"), "{printed}");
         target.client().cmd("BF.ADD large more");
         run_to(0, &["import", text(&dump), "--into", &url(&target), "--replace"]);

@@ -13,7 +13,7 @@ use crate::tools::meter::{amount, count, watch};
 use crate::tools::names::shown;
 
 /// So many names of lost keys are told of each place.
-const NAMED: usize = 10;
+const NAMED: usize = 3;
 
 /// Keys of a type in a database.
 #[derive(Clone, Copy, Default)]
@@ -106,7 +106,7 @@ fn salvage(finding: &mut Finding, file: &dyn File, path: &Path, length: u64) {
         finding.line(format!("and {}", count(more, "further damaged place")));
     }
     finding.set("losses", Json::List(report.dropped.listed.iter().map(loss_json).collect()));
-    if report.magic.is_empty() {
+    if figures.kinds.is_empty() {
         return;
     }
     finding.line("what is sound ('load-damaged yes' loads it; a backup is the better way):".to_owned());
@@ -141,16 +141,12 @@ fn tell(finding: &mut Finding, report: &Report, figures: &Figures, length: u64) 
         Checksum::Absent => "absent",
         Checksum::Missing => "missing",
     };
-    finding.line(format!(
-        "snapshot, {} version {}, {}, checksum {checksum}, {}",
-        report.magic,
-        report.version,
-        amount(length),
-        match report.blocks {
-            0 => "no block marks".to_owned(),
-            blocks => count(blocks, "block mark"),
-        }
-    ));
+    let magic = match report.magic {
+        "" => "its beginning lost".to_owned(),
+        magic => format!("{magic} version {}", report.version),
+    };
+    let blocks = if report.blocks == 0 { "no block marks".to_owned() } else { count(report.blocks, "block mark") };
+    finding.line(format!("snapshot, {magic}, {}, checksum {checksum}, {blocks}", amount(length)));
     for (name, value) in &report.aux {
         finding.line(format!("{} = {}", text(name), text(value)));
     }
