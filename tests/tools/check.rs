@@ -1,6 +1,8 @@
 //! Files looked at and repaired.
 
+use std::io::Write;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use super::support::{Random, Server};
 use super::{assert_all_same, everything, make_filters, make_other_types, run, run_to, saved, text};
@@ -190,6 +192,40 @@ fn a_damaged_log_is_cut_only_when_asked() {
     assert!((10..40).contains(&items), "{items}");
     (0..items).for_each(|i| assert_eq!(again.client().cmd(&format!("BF.EXISTS k item{i}")), 1));
     drop(server);
+}
+
+/// Runs `seendb check --fix` on a terminal where somebody types this; status and what is to be seen.
+fn fix_on_a_terminal(log: &Path, typed: &str) -> (Option<i32>, String) {
+    let line = format!("'{}' check --fix '{}'", env!("CARGO_BIN_EXE_seendb"), log.display());
+    let mut child = Command::new("script")
+        .args(["-qec", &line, "/dev/null"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("script, of util-linux");
+    child.stdin.as_mut().unwrap().write_all(typed.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[test]
+fn who_sits_at_a_terminal_is_asked() {
+    let (_server, folder) = log_of(40);
+    let log = folder.path().join("appendonlydir");
+    let segment = log.join("segment-1.log");
+    flip(&segment, 1500);
+    let before = std::fs::read(&segment).unwrap();
+    for answer in ["n\n", "\n"] {
+        let (status, seen) = fix_on_a_terminal(&log, answer);
+        assert!(seen.contains("damage at offset ") && seen.contains("Cut the log there? [y/N]"), "{seen}");
+        assert!(seen.contains("nothing was changed"), "{seen}");
+        assert_eq!(status, Some(1));
+        assert!(std::fs::read(&segment).unwrap() == before);
+    }
+    let (status, seen) = fix_on_a_terminal(&log, "y\n");
+    assert!(seen.contains("repaired: what was cut off is in segment-1.log."), "{seen}");
+    assert_eq!(status, Some(0));
+    run_to(0, &["check", text(&log)]);
 }
 
 #[test]

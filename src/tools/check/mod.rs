@@ -139,10 +139,14 @@ pub fn run(args: Vec<OsString>) -> ExitCode {
 }
 
 fn print(found: &Finding) {
+    // Who does not read it gets the exit status.
+    let _ = std::io::stdout().write_all(text(found).as_bytes());
+}
+
+fn text(found: &Finding) -> String {
     let mut text = format!("{}: {}\n", found.path.display(), if found.sound { "sound" } else { "DAMAGED" });
     found.lines.iter().for_each(|line| text += &format!("  {line}\n"));
-    // Who does not read it gets the exit status.
-    let _ = std::io::stdout().write_all(text.as_bytes());
+    text
 }
 
 fn json(mut found: Finding) -> Json {

@@ -30,8 +30,7 @@ pub fn repair(files: &Arc<dyn Files>, looked: Looked, yes: bool) -> Result<Findi
         return Ok(finding);
     }
     if !yes {
-        super::print(&finding);
-        match confirm("Cut the log there?") {
+        match confirm(&format!("{}Cut the log there?", super::text(&finding))) {
             Some(true) => {}
             Some(false) => {
                 finding.line("nothing was changed".to_owned());
