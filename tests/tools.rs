@@ -8,6 +8,7 @@
 //! | `export` | snapshots that Redis and Valkey with RedisBloom load |
 //!
 //! `SEENDB_TOOLS_FILTERS`: how many random filters go each way (default 300).
+//! `SEENDB_TOOLS_HISTORIES`: how many random histories are printed as commands (default 4).
 #![cfg(feature = "server")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -138,8 +138,13 @@ fn read_settled(folder: &Path) -> Result<(Arc<dyn Files>, Manifest, Figures), Lo
         let look = || (done.load(Ordering::Relaxed), all);
         let figures = watch(&folder.display().to_string(), look, || Figures::read(reader, &done))?;
         tries += 1;
-        if figures.is_whole() || before.as_ref() == Some(&figures) || tries == TRIES {
+        if figures.is_whole() || before.as_ref() == Some(&figures) {
             return Ok((files, manifest, figures));
+        }
+        if tries == TRIES {
+            // It moved each time, so it is no tail that something has left.
+            let damage = figures.damage.filter(|damage| !damage.is_torn_tail());
+            return Ok((files, manifest, Figures { damage, ..figures }));
         }
         before = Some(figures);
         std::thread::sleep(BETWEEN);
