@@ -35,6 +35,18 @@ fn filters_go_from_redis_to_seendb_and_back() {
 }
 
 #[test]
+fn both_ends_may_be_of_one_kind() {
+    for (from, to) in [(Server::peer(), Server::peer()), (Server::start(), Server::start())] {
+        let (mut client, random) = (from.client(), &mut Random::new(136));
+        for number in 0..50 {
+            make_random(&mut client, random, number);
+        }
+        copy_all(&url(from.port()), &url(to.port()), &[]);
+        assert_same(&all_seen(&mut client), &all_seen(&mut to.client()));
+    }
+}
+
+#[test]
 fn pieces_give_the_same_filters() {
     let (first, ours, last) = (Server::peer(), Server::start(), Server::peer());
     let (mut client, random) = (first.client(), &mut Random::new(62));

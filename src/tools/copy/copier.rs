@@ -23,6 +23,8 @@ use crate::tools::client::Reply;
 const GROUP_KEYS: usize = 100;
 /// Bytes on their way at once, unless a single filter has more.
 const GROUP_BYTES: u64 = 32 << 20;
+/// A payload is longer by less than this than the size that `BF.INFO` says.
+const FIELDS_BYTES: u64 = 4096;
 /// RDB version that every server takes which has modules at all (Redis 4.0); the value is the same in all.
 const OLD_VERSION: u16 = 8;
 
@@ -113,7 +115,7 @@ impl Copier {
             return self.make_empty(keys);
         }
         let (mut group, mut bytes) = (Vec::new(), 0);
-        let large = self.options.pieces_from.min(self.target.word_bytes());
+        let large = self.options.pieces_from.min(self.target.word_bytes().saturating_sub(FIELDS_BYTES));
         for (key, size) in keys.iter().zip(self.source.sizes(keys)?) {
             match size {
                 Found::Gone => self.tally.add(key, Outcome::Gone),

@@ -164,7 +164,7 @@ impl Progress {
         let fresh = looked - tally.before;
         if fresh > 0 && self.keys > looked {
             let left = took / fresh as f64 * (self.keys - looked) as f64;
-            line += &format!(", at most {left:.0} s left");
+            line += &format!(", about {left:.0} s left");
         }
         line
     }
@@ -196,11 +196,11 @@ mod tests {
     }
 
     #[test]
-    fn the_line_says_how_long_it_will_take_at_most() {
+    fn the_line_says_about_how_long_it_will_take() {
         let mut progress = Progress::new(true, 1000);
         progress.began -= Duration::from_secs(10);
         let tally = Tally { copied: 150, before: 100, bytes: 50_000_000, ..Tally::default() };
         let line = progress.line(&tally, 0);
-        assert_eq!(line, "250 of at most 1000 keys, 50.0 MB, 5.0 MB/s, at most 50 s left");
+        assert_eq!(line, "250 of at most 1000 keys, 50.0 MB, 5.0 MB/s, about 50 s left");
     }
 }
