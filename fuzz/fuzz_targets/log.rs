@@ -45,8 +45,10 @@ fn put(disk: &SimulatedFiles, name: &str, content: &[u8]) {
     disk.set_content(&path(name), Some(content));
 }
 
-/// What is read before the end or the damage.
-fn read(files: &Arc<dyn Files>) -> Result<Option<(Vec<u8>, Option<Damage>)>, LogError> {
+/// Records before the end or the damage, and this.
+type Found = (Vec<u8>, Option<Damage>);
+
+fn read(files: &Arc<dyn Files>) -> Result<Option<Found>, LogError> {
     let Some(mut reader) = LogReader::open(files.clone(), Path::new(FOLDER))? else { return Ok(None) };
     let (mut records, cut) = (Vec::new(), reader.manifest().cut());
     loop {

@@ -131,9 +131,12 @@ impl SimulatedFiles {
         let safe = disk.safe_names.clone();
         disk.safe_names.retain(|path, _| path.ancestors().all(|path| safe.contains_key(path)));
         disk.names = disk.safe_names.clone();
-        for inode in &mut disk.inodes {
+        for (number, inode) in disk.inodes.iter_mut().enumerate() {
             inode.lose_some(&mut disk.random, chance);
             inode.seen.clone_from(&inode.safe);
+            if !disk.names.values().any(|other| *other == Some(number)) {
+                *inode = Inode::default();
+            }
         }
         SimulatedFiles(Arc::new(Mutex::new(disk)))
     }

@@ -18,7 +18,7 @@ fn path(file: &str) -> PathBuf {
     Path::new(FOLDER).join(file)
 }
 
-/// A log of three segments; each batch is synced before the next. The last one ends where `close` says.
+/// A log of three segments; each batch is synced before the next. If it is closed, a mark tells so of the last one too.
 fn small_log(closed: bool) -> (SimulatedFiles, Vec<u8>) {
     let disk = SimulatedFiles::new(3);
     let mut writer = LogWriter::create(shared(&disk), Path::new(FOLDER), None, 296).unwrap();
@@ -260,6 +260,27 @@ fn a_repair_that_is_interrupted_can_be_done_again() {
         }
         assert!(interrupted > 25, "{interrupted}");
     }
+}
+
+#[test]
+fn what_was_cut_does_not_come_back_when_the_next_segment_goes() {
+    let disk = SimulatedFiles::new(3);
+    let mut writer = LogWriter::create(shared(&disk), Path::new(FOLDER), None, 4096).unwrap();
+    writer.append(&[1; 40]).unwrap();
+    writer.append(&[2; 40]).unwrap();
+    let whole = disk.content(&path("segment-1.log")).unwrap();
+    let mut torn = whole.clone();
+    torn[64 + 72 + 40] ^= 1;
+    disk.set_content(&path("segment-1.log"), Some(&torn));
+    let end = LogReader::open(shared(&disk), Path::new(FOLDER)).unwrap().unwrap().finish().unwrap();
+    assert_eq!(end.position, 40);
+    LogWriter::open(shared(&disk), Path::new(FOLDER), end, 4096).unwrap();
+    disk.set_content(&path("segment-1.log"), Some(&whole));
+    assert_eq!(read(&disk).0, [1; 40], "the next segment begins there");
+    disk.set_content(&path("segment-2.log"), None);
+    let (_, kept) = repair::fix(&shared(&disk), Path::new(FOLDER)).unwrap().unwrap();
+    assert_eq!(kept, ["segment-1.log.136.damaged"]);
+    assert_eq!(read(&disk).0, [1; 40]);
 }
 
 #[test]

@@ -77,3 +77,35 @@ fn an_error_of_the_device_once() {
 fn an_error_of_the_device_that_stays() {
     every_call(Fault::Device, false, false);
 }
+
+/// The manifest that names the next segment may be in place though making it safe failed: then there is no way back to the
+/// segment before, even for a batch that has room there.
+#[test]
+fn a_rotation_that_failed_half_way_is_finished_first() {
+    for seed in 0..40 {
+        let mut failures = 0;
+        for after in 0..20 {
+            let context = format!("seed {seed}, after {after}");
+            let mut model = Model::new(seed);
+            model.open().expect("the disk works");
+            model.history = [[1; 400], [2; 400]].concat();
+            let (first, piece) = (model.history[..400].to_vec(), model.history[400..].to_vec());
+            model.writer.as_mut().expect("it is open").append(&first).expect("the disk works");
+            model.disk.fail(Some(Failure { fault: Fault::Device, after, once: true, short: false }));
+            let writer = model.writer.as_mut().expect("it is open");
+            failures += u32::from(writer.append(&piece).is_err());
+            model.disk.fail(None);
+            if writer.has_failed() || writer.position() == 800 {
+                continue;
+            }
+            writer.append(&piece[..10]).expect("the disk works");
+            model.sync().expect("the disk works");
+            assert_eq!(model.promised, 410, "{context}");
+            model.check(&model.disk.copy(), &context);
+            for loss in 0..4 {
+                model.check(&model.disk.after_power_loss(loss), &context);
+            }
+        }
+        assert!(failures > 5, "{failures}");
+    }
+}

@@ -16,7 +16,7 @@ pub const SEGMENT_BYTES: u64 = 600;
 /// Something failed; what the owner of the log does about it is its own affair.
 #[derive(Debug)]
 pub enum Failed {
-    /// The files system, on a file that is not of the log, or while opening it.
+    /// The file system, on a file that is not of the log, or while opening it.
     Files,
     /// The log; the same can be tried again.
     Again,
@@ -98,11 +98,18 @@ impl Model {
         self.flush()
     }
 
-    /// Append what is not in the log yet.
+    /// Append what is not in the log yet, at once or in pieces.
     pub fn flush(&mut self) -> Result<(), Failed> {
-        let from = self.writer().position() as usize;
-        let records = self.history[from..].to_vec();
-        Ok(self.writer().append(&records)?)
+        loop {
+            let from = self.writer().position() as usize;
+            let rest = self.history.len() - from;
+            let count = if self.random.bool() { rest } else { self.random.usize(..=rest) };
+            let records = self.history[from..from + count].to_vec();
+            self.writer().append(&records)?;
+            if count == rest {
+                return Ok(());
+            }
+        }
     }
 
     pub fn sync(&mut self) -> Result<(), Failed> {
@@ -150,11 +157,11 @@ impl Model {
         if self.writer.is_none() {
             return self.open();
         }
-        match self.random.u8(..16) {
+        match self.random.u8(..18) {
             0..8 => self.append(),
             8..12 => self.sync(),
-            12 => Ok(self.writer().mark()?),
-            13..15 => self.retire(),
+            12..15 => Ok(self.writer().mark()?),
+            15..17 => self.retire(),
             _ => self.reopen(),
         }
     }

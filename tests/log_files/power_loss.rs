@@ -40,8 +40,8 @@ fn a_power_loss_at_every_call_leaves_what_was_promised() {
 #[test]
 fn a_long_life_of_crashes() {
     let mut model = Model::new(77);
-    for life in 0..800 {
-        let after = model.random.u64(..80);
+    for life in 0..300 {
+        let after = model.random.u64(..300);
         model.disk.fail(Some(Failure { fault: Fault::Stop, after, once: false, short: false }));
         while model.step().is_ok() {}
         model.disk = model.disk.after_power_loss(life);

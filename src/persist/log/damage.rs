@@ -21,8 +21,9 @@ pub struct Damage {
     pub file: String,
     /// Offset in the file.
     pub offset: u64,
-    /// Where the batches of the segment before end, unless all of them are in the base.
-    pub previous_end: Option<u64>,
+    /// The last segment before that was read, as its place in the manifest, and the offset where its batches end. None was
+    /// read if the base has all that is in them.
+    pub previous_end: Option<(usize, u64)>,
     /// Position in the log: all records below it are there, or in the base.
     pub position: u64,
     /// What is wrong there.

@@ -38,8 +38,8 @@ pub struct LogReader {
     /// Where the next batch is, and its position.
     offset: u64,
     position: u64,
-    /// Where the batches of the segment before end, if it was read.
-    previous_end: Option<u64>,
+    /// The last segment that was left, and where its batches end.
+    previous_end: Option<(usize, u64)>,
     /// The batch that is handed out.
     current: Option<(u64, batch::Header)>,
     unsure: Unsure,
@@ -243,8 +243,11 @@ impl LogReader {
     }
 
     fn leave_segment(&mut self) {
+        // An empty one was not opened.
+        if self.window.is_some() {
+            self.previous_end = Some((self.index, self.offset));
+        }
         self.index += 1;
-        self.previous_end = self.window.is_some().then_some(self.offset);
         self.read_bytes += self.window.take().map_or(0, |window| window.length());
         self.offset = 0;
     }

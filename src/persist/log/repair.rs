@@ -105,7 +105,7 @@ fn cut(files: &dyn Files, folder: &Path, damage: &Damage) -> Result<Vec<String>,
     // its batches counts for something again: it goes too.
     let (last, offset) = match (damage.kind, damage.previous_end) {
         (Kind::Batch, _) => (damage.segment + 1, damage.offset),
-        (_, Some(end)) => (damage.segment, end),
+        (_, Some((segment, end))) => (segment + 1, end),
         (_, None) => (0, 0),
     };
     let dropped = manifest.segments.split_off(last);
