@@ -366,7 +366,8 @@ impl Durability {
     }
 
     fn options(&self, fields: Vec<(&'static str, String)>) -> save::Options {
-        save::Options { compress: self.settings.rdbcompression(), checksum: self.settings.rdbchecksum(), fields }
+        let (compress, checksum) = (self.settings.rdbcompression(), self.settings.rdbchecksum());
+        save::Options { compress, checksum, plain: false, fields }
     }
 
     fn make_snapshot(&self, progress: &save::Progress) -> Result<(), String> {

@@ -20,6 +20,8 @@ pub use redis_protocol::redis_keyslot as key_slot;
 
 /// A server that says nothing for so long is taken for lost.
 const SILENCE: Duration = Duration::from_secs(60);
+/// The same while it makes a snapshot.
+const SNAPSHOT_SILENCE: Duration = Duration::from_secs(3600);
 /// How long connecting may take.
 const CONNECT: Duration = Duration::from_secs(10);
 /// Read at a time where it is not known what will come.
@@ -124,7 +126,10 @@ pub enum ClientError {
         /// What is wrong with it.
         reason: &'static str,
     },
-    /// It does not let us in, or has no such database.
+    /// What came could not be kept.
+    #[error("what the server sent cannot be kept: {0}")]
+    Taken(io::Error),
+    /// It does not let us in, has no such database, or refuses what is asked.
     #[error("{address}: {text}{}", login_hint(.text))]
     Login {
         /// The server.
@@ -154,6 +159,7 @@ pub struct Client {
     output: Vec<u8>,
     input: BytesMut,
     measure: Measure,
+    silence: Duration,
 }
 
 impl Client {
@@ -170,6 +176,7 @@ impl Client {
             output: Vec::new(),
             input: BytesMut::new(),
             measure: Measure::default(),
+            silence: SILENCE,
         };
         if let Some(password) = &address.password {
             let login: Vec<&[u8]> =
@@ -255,6 +262,51 @@ impl Client {
         }
     }
 
+    /// Asks for a snapshot as a replica does, and hands its bytes to `take`. The connection is of no use afterwards.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`]; [`ClientError::Taken`] if `take` fails.
+    pub fn fetch_snapshot(&mut self, mut take: impl FnMut(&[u8]) -> io::Result<()>) -> Result<(), ClientError> {
+        self.silence = SNAPSHOT_SILENCE;
+        self.stream.set_read_timeout(Some(self.silence)).map_err(|error| self.lost(error))?;
+        self.push(&[b"SYNC"])?;
+        self.flush()?;
+        let mut left = self.snapshot_length()?;
+        while left > 0 {
+            if self.input.is_empty() {
+                self.fill(1).map_err(|error| self.lost(error))?;
+            }
+            let piece = self.input.split_to(self.input.len().min(usize::try_from(left).unwrap_or(usize::MAX)));
+            left -= piece.len() as u64;
+            take(&piece).map_err(ClientError::Taken)?;
+        }
+        Ok(())
+    }
+
+    /// The length in the line before a snapshot. Empty lines before it say that the server is still at it.
+    fn snapshot_length(&mut self) -> Result<u64, ClientError> {
+        loop {
+            let Some(len) = memchr(b'\n', &self.input).filter(|len| *len < Measure::MAX_LINE_BYTES) else {
+                if self.input.len() >= Measure::MAX_LINE_BYTES {
+                    return Err(self.malformed("a line without end"));
+                }
+                self.fill(self.input.len() + 1).map_err(|error| self.lost(error))?;
+                continue;
+            };
+            let line = self.input.split_to(len + 1);
+            let text = String::from_utf8_lossy(&line).trim().to_owned();
+            match text.split_at_checked(1) {
+                None => {}
+                Some(("-", error)) => {
+                    return Err(ClientError::Login { address: self.address.clone(), text: error.to_owned() });
+                }
+                Some(("$", length)) => return length.parse().map_err(|_| self.malformed("no length of a snapshot")),
+                Some(_) => return Err(self.malformed("no snapshot")),
+            }
+        }
+    }
+
     /// Reads until the input may have so many bytes; at least one.
     fn fill(&mut self, len: usize) -> io::Result<()> {
         let have = self.input.len();
@@ -281,7 +333,7 @@ impl Client {
     fn lost(&self, error: io::Error) -> ClientError {
         let error = match error.kind() {
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-                io::Error::new(io::ErrorKind::TimedOut, format!("no answer for {} s", SILENCE.as_secs()))
+                io::Error::new(io::ErrorKind::TimedOut, format!("no answer for {} s", self.silence.as_secs()))
             }
             _ => error,
         };

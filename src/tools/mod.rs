@@ -3,8 +3,16 @@
 //! | module | holds |
 //! | --- | --- |
 //! | [`copy`] | moves filters between live servers |
+//! | [`check`] | says what a snapshot or a log holds and what is damaged, and repairs logs |
+//! | [`log`] | prints a log as commands |
+//! | [`import`] | takes filters out of a snapshot |
+//! | [`export`] | writes a snapshot that RedisBloom loads |
 //! | [`client`] | a small blocking client |
 //! | [`address`] | `redis://user:password@host:port/db` |
+//! | [`keys`] | all keys of a keyspace |
+//! | [`pinned`] | the files of a log, held open |
+//! | [`meter`] | how far long work is |
+//! | [`json`] | JSON |
 //! | [`names`] | key names in text: shown, and written so that they can be read back |
 //!
 //! The table is the only place where a tool's word is written. A first word that is none of them is left to the server's own
@@ -14,9 +22,17 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 pub mod address;
+pub mod check;
 pub mod client;
 pub mod copy;
+pub mod export;
+pub mod import;
+pub mod json;
+pub mod keys;
+pub mod log;
+pub mod meter;
 pub mod names;
+pub mod pinned;
 
 /// One tool.
 struct Tool {
@@ -28,8 +44,42 @@ struct Tool {
     run: fn(Vec<OsString>) -> ExitCode,
 }
 
-const TOOLS: [Tool; 1] =
-    [Tool { name: "copy", about: "Move Bloom filters between live servers, with their lives", run: copy::run }];
+const TOOLS: [Tool; 5] = [
+    Tool { name: "copy", about: "Move Bloom filters between live servers, with their lives", run: copy::run },
+    Tool { name: "check", about: "Say what snapshots and logs hold and what is damaged; repair logs", run: check::run },
+    Tool { name: "log", about: "Print an append-only log as commands", run: log::run },
+    Tool { name: "import", about: "Take Bloom filters out of a snapshot of Redis, Valkey or SeenDB", run: import::run },
+    Tool { name: "export", about: "Write a snapshot that Redis with RedisBloom loads", run: export::run },
+];
+
+/// Where a server keeps its snapshot unless it is told otherwise.
+const SNAPSHOT_NAME: &str = "dump.rdb";
+/// Where it keeps its log.
+const LOG_FOLDER: &str = "appendonlydir";
+
+/// Status of a tool that did not understand its words.
+const USAGE: u8 = 2;
+
+/// The words that a tool was given; if they are not understood, or only help is wanted, what to end with.
+fn options<T: clap::Parser>(args: Vec<OsString>) -> Result<T, ExitCode> {
+    T::try_parse_from(args).map_err(|error| {
+        // Who does not read it gets the exit status.
+        let _ = error.print();
+        ExitCode::from(if error.use_stderr() { USAGE } else { 0 })
+    })
+}
+
+/// What a tool came to, as an exit status; why it failed is told.
+fn end(tool: &str, outcome: Result<bool, String>) -> ExitCode {
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(reason) => {
+            eprintln!("seendb {tool}: {reason}");
+            ExitCode::FAILURE
+        }
+    }
+}
 
 /// Runs the tool that the first word behind the program's name means; `None` if it means none.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> Option<ExitCode> {

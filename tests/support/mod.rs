@@ -10,6 +10,7 @@
 #![allow(unused_imports, reason = "same")]
 
 mod client;
+pub mod filters;
 mod random;
 mod server;
 

@@ -51,6 +51,32 @@ impl Server {
         Server::redis(&[&["--loadmodule", module], args].concat())
     }
 
+    /// Starts `seendb` on these data: files and folders, each copied into its folder under the name given.
+    #[track_caller]
+    pub fn on(data: &[(&Path, &str)], args: &[&str]) -> Server {
+        launch_on("seendb", Path::new(env!("CARGO_BIN_EXE_seendb")), data, args)
+    }
+
+    /// Starts the peer on these data.
+    #[track_caller]
+    pub fn peer_on(data: &[(&Path, &str)]) -> Server {
+        let module = peer_module().to_str().expect("the module's path is UTF-8");
+        launch_on(
+            "peer",
+            Path::new("redis-server"),
+            data,
+            &["--save", "", "--appendonly", "no", "--loadmodule", module],
+        )
+    }
+
+    /// Starts Valkey 9 with RedisBloom on these data.
+    #[track_caller]
+    pub fn valkey_on(data: &[(&Path, &str)]) -> Server {
+        let module = peer_module().to_str().expect("the module's path is UTF-8");
+        let args = ["--save", "", "--appendonly", "no", "--loadmodule", module];
+        launch_on("valkey", &asked("--valkey"), data, &args)
+    }
+
     /// Starts a Redis without RedisBloom, with more words on the command line.
     #[track_caller]
     pub fn redis(args: &[&str]) -> Server {
@@ -60,8 +86,7 @@ impl Server {
     /// Starts Valkey 9. That it cannot be had is a failure too.
     #[track_caller]
     pub fn valkey() -> Server {
-        let program = PathBuf::from(peer_script(&["--valkey"]));
-        launch("valkey", &program, &["--save", "", "--appendonly", "no"])
+        launch("valkey", &asked("--valkey"), &["--save", "", "--appendonly", "no"])
     }
 
     /// The port that the server listens on, at 127.0.0.1.
@@ -143,9 +168,15 @@ impl Drop for Server {
 /// and the start, so a server that ends at once is tried again on another port.
 #[track_caller]
 fn launch(name: &'static str, program: &Path, args: &[&str]) -> Server {
+    launch_on(name, program, &[], args)
+}
+
+#[track_caller]
+fn launch_on(name: &'static str, program: &Path, data: &[(&Path, &str)], args: &[&str]) -> Server {
     let mut last = String::new();
     for _ in 0..5 {
         let dir = tempfile::Builder::new().prefix("seendb-test-").tempdir().expect("a temporary folder");
+        data.iter().for_each(|(from, to)| copy(from, &dir.path().join(to)));
         let port = free_port();
         let log = File::create(dir.path().join("log")).expect("a log file");
         let child = Command::new(program)
@@ -166,6 +197,19 @@ fn launch(name: &'static str, program: &Path, args: &[&str]) -> Server {
     panic!("the {name} does not start: {last}")
 }
 
+/// Copies a file, or a folder with the files in it.
+fn copy(from: &Path, to: &Path) {
+    if !from.is_dir() {
+        std::fs::copy(from, to).unwrap_or_else(|error| panic!("cannot copy {}: {error}", from.display()));
+        return;
+    }
+    std::fs::create_dir(to).expect("a folder can be made");
+    for entry in std::fs::read_dir(from).expect("a folder can be listed") {
+        let entry = entry.expect("an entry of a folder");
+        copy(&entry.path(), &to.join(entry.file_name()));
+    }
+}
+
 impl Server {
     fn answers(&mut self) -> Result<(), String> {
         let end = Instant::now() + Duration::from_secs(30);
@@ -173,11 +217,11 @@ impl Server {
             if let Ok(Some(status)) = self.child.try_wait() {
                 return Err(format!("it ended with {status}"));
             }
-            // Any reply will do: a server with a password answers NOAUTH.
+            // Nearly any reply will do: a server with a password answers NOAUTH.
             if let Ok(mut client) = Client::connect(self.port) {
                 match client.cmd("PING") {
-                    Value::Simple(_) => return Ok(()),
-                    Value::Error(text) if !text.starts_with("LOADING") => return Ok(()),
+                    Value::Error(text) if text.starts_with("LOADING") => {}
+                    Value::Simple(_) | Value::Error(_) => return Ok(()),
                     _ => {}
                 }
             }
@@ -205,18 +249,14 @@ pub fn free_port() -> u16 {
 /// The RedisBloom module, by `scripts/peer`, which installs it when it is missing.
 fn peer_module() -> &'static Path {
     static MODULE: OnceLock<PathBuf> = OnceLock::new();
-    MODULE.get_or_init(|| {
-        if let Some(path) = std::env::var_os("SEENDB_PEER_MODULE") {
-            return PathBuf::from(path);
-        }
-        PathBuf::from(peer_script(&[]))
-    })
+    MODULE.get_or_init(|| std::env::var_os("SEENDB_PEER_MODULE").map_or_else(|| asked(""), PathBuf::from))
 }
 
-/// What `scripts/peer` prints, which installs what is missing.
-fn peer_script(args: &[&str]) -> String {
+/// The path that `scripts/peer` prints for this word.
+fn asked(word: &str) -> PathBuf {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/peer");
-    let output = Command::new(&script).args(args).stderr(Stdio::inherit()).output().expect("scripts/peer can be run");
+    let words = Some(word).filter(|word| !word.is_empty());
+    let output = Command::new(&script).args(words).stderr(Stdio::inherit()).output().expect("scripts/peer can be run");
     assert!(output.status.success(), "scripts/peer failed: the peer is needed, see its output above");
-    String::from_utf8_lossy(&output.stdout).trim_end().to_string()
+    PathBuf::from(String::from_utf8_lossy(&output.stdout).trim_end())
 }

@@ -74,6 +74,14 @@ pub enum LogError {
     /// The manifest is not one.
     #[error(transparent)]
     Manifest(#[from] ManifestError),
+    /// A file is no segment.
+    #[error("{file} {what}")]
+    Segment {
+        /// The file, without its folder.
+        file: String,
+        /// What is wrong with it.
+        what: String,
+    },
     /// Records are gone that had been synced.
     #[error(transparent)]
     Damaged(Box<Damage>),

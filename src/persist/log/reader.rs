@@ -47,6 +47,7 @@ pub struct LogReader {
     total_bytes: u64,
     torn: Option<Damage>,
     finished: bool,
+    known_synced: u64,
 }
 
 /// Where those batches of a segment begin that may not be synced. Only two places are kept, so that the memory is bounded;
@@ -114,6 +115,27 @@ impl LogReader {
     /// [`LogError`].
     pub fn open(files: Arc<dyn Files>, folder: &Path) -> Result<Option<LogReader>, LogError> {
         let Some(manifest) = read_manifest(&*files, folder)? else { return Ok(None) };
+        Ok(Some(LogReader::of(files, folder, manifest)))
+    }
+
+    /// Open a single segment, as if it were a whole log.
+    ///
+    /// # Errors
+    /// [`LogError`]; [`LogError::Segment`] if the file is none.
+    pub fn open_segment_file(files: Arc<dyn Files>, path: &Path) -> Result<LogReader, LogError> {
+        let folder = path.parent().unwrap_or(Path::new(""));
+        let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let mut bytes = [0; segment::HEADER_BYTES];
+        let read =
+            files.open(path).and_then(|opened| opened.read_full_at(&mut bytes, 0)).map_err(LogError::io(&file))?;
+        let header = segment::Header::decode(&bytes[..read])
+            .map_err(|what| LogError::Segment { file: file.clone(), what: what.to_owned() })?;
+        let only = manifest::Segment { number: header.number, first: header.first, file };
+        let manifest = Manifest { id: header.id, base: None, segments: vec![only], closed: None };
+        Ok(LogReader::of(files, folder, manifest))
+    }
+
+    fn of(files: Arc<dyn Files>, folder: &Path, manifest: Manifest) -> LogReader {
         let cut = manifest.cut();
         let start = manifest.segments.iter().rposition(|segment| segment.first <= cut).unwrap_or(0);
         let mut total_bytes = 0;
@@ -122,7 +144,7 @@ impl LogReader {
             total_bytes += files.open(&folder.join(&segment.file)).and_then(|file| file.length()).unwrap_or(0);
         }
         let position = manifest.segments.get(start).map_or(cut, |segment| segment.first);
-        Ok(Some(LogReader {
+        LogReader {
             files,
             folder: folder.to_owned(),
             manifest,
@@ -137,7 +159,8 @@ impl LogReader {
             total_bytes,
             torn: None,
             finished: false,
-        }))
+            known_synced: 0,
+        }
     }
 
     /// Which files make up the log.
@@ -185,6 +208,11 @@ impl LogReader {
         self.torn.as_ref()
     }
 
+    /// Below this position everything was synced, as far as the batches say that were read.
+    pub fn known_synced(&self) -> u64 {
+        self.known_synced
+    }
+
     /// Bytes of files that were read, and how many there are; the second can be too high, as reserved room counts.
     pub fn progress(&self) -> (u64, u64) {
         (self.read_bytes + self.offset, self.total_bytes)
@@ -202,6 +230,7 @@ impl LogReader {
                 self.enter_segment()?;
             } else if let Some(header) = self.batch_here()?.filter(|header| header.end() <= limit) {
                 self.unsure.pass(self.offset, &header);
+                self.known_synced = self.known_synced.max(header.known_synced);
                 self.current = Some((self.offset, header));
                 self.offset += header.batch_bytes();
                 self.position = header.end();

@@ -53,6 +53,23 @@ impl Header {
         bytes
     }
 
+    /// What the header at the start of a file says; if there is none, why.
+    ///
+    /// # Errors
+    /// What is wrong, to follow the file's name.
+    pub fn decode(bytes: &[u8]) -> Result<Header, &'static str> {
+        let bytes = bytes.first_chunk::<HEADER_BYTES>().ok_or("is shorter than a segment's header")?;
+        let u64_at = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
+        let id = LogId(std::array::from_fn(|i| bytes[8 + i]));
+        let header = Header { id, number: u64_at(24), first: u64_at(32) };
+        header.check(bytes).map(|()| header)
+    }
+
+    /// Whether a file that begins so may be a segment.
+    pub fn announces(bytes: &[u8]) -> bool {
+        bytes.starts_with(MAGIC)
+    }
+
     /// Whether a file begins with this header; if not, why.
     ///
     /// # Errors
@@ -95,11 +112,14 @@ mod tests {
         let header = Header { id: LogId([7; 16]), number: 3, first: 1000 };
         let bytes = header.encode();
         assert_eq!(header.check(&bytes), Ok(()));
+        assert_eq!(Header::decode(&bytes), Ok(header));
+        assert_eq!(Header::decode(&bytes[..63]), Err("is shorter than a segment's header"));
         assert_eq!(header.check(&bytes[..63]), Err("is shorter than a segment's header"));
         for at in 0..HEADER_BYTES {
             let mut flipped = bytes;
             flipped[at] ^= 1;
             assert_eq!(header.check(&flipped), Err("has a damaged header"), "byte {at}");
+            assert_eq!(Header::decode(&flipped), Err("has a damaged header"), "byte {at}");
         }
         let other = Header { id: LogId([8; 16]), ..header };
         assert_eq!(header.check(&other.encode()), Err("belongs to another log"));

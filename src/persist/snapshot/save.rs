@@ -46,6 +46,8 @@ pub struct Options {
     pub compress: bool,
     /// Put a checksum of the whole file at its end.
     pub checksum: bool,
+    /// For others: no field and no mark that only this program knows.
+    pub plain: bool,
     /// Fields about the file, besides the usual ones.
     pub fields: Vec<(&'static str, String)>,
 }
@@ -132,6 +134,7 @@ struct Writer<'a> {
     compressor: Option<Compressor>,
     /// Keys of the databases that nothing was written of yet, and those with a life.
     sizes: [Option<(u64, u64)>; DATABASES],
+    marks: bool,
 }
 
 /// The block that is being written.
@@ -168,6 +171,7 @@ impl<'a> Writer<'a> {
             block: Block::new(0),
             compressor: options.compress.then(Compressor::default),
             sizes: [None; DATABASES],
+            marks: !options.plain,
         }
     }
 
@@ -176,7 +180,9 @@ impl<'a> Writer<'a> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs().to_string();
         self.field("redis-bits", &usize::BITS.to_string());
         self.field("ctime", &now);
-        self.field("seendb-ver", env!("CARGO_PKG_VERSION"));
+        if !options.plain {
+            self.field("seendb-ver", env!("CARGO_PKG_VERSION"));
+        }
         options.fields.iter().for_each(|(name, value)| self.field(name, value));
     }
 
@@ -259,7 +265,7 @@ impl<'a> Writer<'a> {
     /// Put a mark behind what was written since the last one.
     fn end_block(&mut self) {
         self.block.sum(&self.out);
-        if self.block.length > 0 {
+        if self.marks && self.block.length > 0 {
             push_mark(&mut self.out, self.block.crc.value(), self.block.length);
         }
         self.block = Block::new(self.out.len());

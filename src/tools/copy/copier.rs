@@ -235,7 +235,7 @@ impl Copier {
 
 /// What the target says to a key.
 #[derive(Debug, PartialEq)]
-pub(super) enum Verdict {
+pub enum Verdict {
     /// It has it.
     Done,
     /// It had one before.
@@ -249,7 +249,7 @@ pub(super) enum Verdict {
 }
 
 /// Reads the target's reply to a key.
-pub(super) fn judge(reply: Reply) -> Verdict {
+pub fn judge(reply: Reply) -> Verdict {
     match reply {
         Reply::Error(text) if text.starts_with("BUSYKEY") || text == "ERR item exists" => Verdict::Exists,
         Reply::Error(text) if concerns_all(&text) => Verdict::Never(text),

@@ -14,15 +14,15 @@
 //! **What holds at every moment.** A filter is at the target under its name whole or not at all. A key is written as finished
 //! only after the target has said that it has it. The source is only read.
 
-mod copier;
+pub(super) mod copier;
 mod empty;
-mod journal;
+pub(super) mod journal;
 mod options;
 mod pieces;
 mod progress;
-mod source;
-mod stop;
-mod target;
+pub(super) mod source;
+pub(super) mod stop;
+pub(super) mod target;
 
 use std::ffi::OsString;
 use std::io::Write as _;

@@ -1,0 +1,84 @@
+//! Cutting a damaged log.
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use super::{Finding, Looked, log};
+use crate::persist::files::Files;
+use crate::persist::log::repair;
+use crate::tools::USAGE;
+use crate::tools::json::Json;
+use crate::tools::meter::confirm;
+
+/// Repairs what was looked at, if it can be; otherwise what was found, or the status to end with.
+pub fn repair(files: &Arc<dyn Files>, looked: Looked, yes: bool) -> Result<Finding, ExitCode> {
+    let mut finding = looked.finding;
+    if finding.sound {
+        return Ok(finding);
+    }
+    let Some(folder) = looked.log else {
+        finding.line("nothing was changed: only a log as a whole, its folder, can be repaired".to_owned());
+        return Ok(finding);
+    };
+    if !has_damage(&finding) {
+        finding.line("nothing was changed: this is not mended by cutting the log".to_owned());
+        return Ok(finding);
+    }
+    if let Some(process) = user_of(&folder) {
+        finding.line(format!("nothing was changed: process {process} has the log open; stop it first"));
+        return Ok(finding);
+    }
+    if !yes {
+        match confirm(&format!("{}Cut the log there?", super::text(&finding))) {
+            Some(true) => {}
+            Some(false) => {
+                finding.line("nothing was changed".to_owned());
+                return Ok(finding);
+            }
+            None => {
+                eprintln!("seendb check: --fix needs --yes where nobody can be asked");
+                return Err(ExitCode::from(USAGE));
+            }
+        }
+    }
+    Ok(cut(files, &folder, finding))
+}
+
+fn has_damage(finding: &Finding) -> bool {
+    finding.json.iter().any(|(name, value)| name == "damage" && *value != Json::Null)
+}
+
+fn cut(files: &Arc<dyn Files>, folder: &Path, mut finding: Finding) -> Finding {
+    let kept = match repair::fix(files, folder) {
+        Ok(outcome) => outcome.map(|(_, kept)| kept).unwrap_or_default(),
+        Err(error) => {
+            finding.fail(format!("not repaired: {error}"));
+            return finding;
+        }
+    };
+    let mut after = log::check_folder(folder);
+    let what = match kept.is_empty() {
+        true => "repaired: nothing had to be cut off".to_owned(),
+        false => format!("repaired: what was cut off is in {}", kept.join(", ")),
+    };
+    let error = finding.json.into_iter().find(|(name, _)| name == "damage").map_or(Json::Null, |(_, value)| value);
+    after.set("repaired", error);
+    after.set("kept", Json::List(kept.into_iter().map(Json::from).collect()));
+    after.lines.insert(0, what);
+    after
+}
+
+/// A process that has a file of the folder open, as far as that can be seen.
+fn user_of(folder: &Path) -> Option<u32> {
+    let folder = folder.canonicalize().ok()?;
+    for process in std::fs::read_dir("/proc").ok()?.flatten() {
+        let Some(id) = process.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
+        let Ok(open) = std::fs::read_dir(process.path().join("fd")) else { continue };
+        let inside = |link: std::fs::DirEntry| std::fs::read_link(link.path()).is_ok_and(|to| to.starts_with(&folder));
+        if id != std::process::id() && open.flatten().any(inside) {
+            return Some(id);
+        }
+    }
+    None
+}

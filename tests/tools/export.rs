@@ -1,0 +1,84 @@
+//! Snapshots for Redis and Valkey with RedisBloom.
+
+use std::path::Path;
+use std::process::Command;
+
+use super::support::{Random, Server};
+use super::{Database, assert_all_same, everything, filters_wanted, make_filters, run_to, saved, text, url};
+
+/// Whether Redis' own checker finds nothing wrong.
+#[track_caller]
+fn redis_accepts(path: &Path) {
+    let output = Command::new("redis-check-rdb").arg(path).output().expect("redis-check-rdb");
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && printed.contains("RDB looks OK!"), "{printed}");
+}
+
+/// Both servers load the file and have just these filters.
+#[track_caller]
+fn check_loads(path: &Path, wanted: &[Database]) {
+    redis_accepts(path);
+    let data = [(path, "dump.rdb")];
+    for server in [Server::peer_on(&data), Server::valkey_on(&data)] {
+        assert_all_same(wanted, &everything(&server));
+        let log = server.log();
+        assert!(!log.contains("Unrecognized") && !log.to_lowercase().contains("error"), "{log}");
+    }
+}
+
+#[test]
+fn a_live_server_is_exported() {
+    let (server, count) = (Server::start(), filters_wanted());
+    let mut client = server.client();
+    make_filters(&mut client, &mut Random::new(90), count);
+    client.cmd("BF.RESERVE large 0.01 5000000");
+    client.cmd("BF.MADD large a b c");
+    let (before, folder) = (everything(&server), tempfile::tempdir().unwrap());
+    let path = folder.path().join("out.rdb");
+    let printed = run_to(0, &["export", "--families", "bf", text(&path), "--from", &url(&server)]);
+    assert!(printed.contains(&format!("out.rdb': {}, ", count + 1)), "{printed}");
+    eprint!("SeenDB to a file: {printed}");
+    check_loads(&path, &before);
+    // Nothing else is left, and what is there is not written over.
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    let again = run_to(1, &["export", "--families", "bf", text(&path), "--from", &url(&server)]);
+    assert!(again.contains("is there already"), "{again}");
+    run_to(0, &["export", "--families", "bf", text(&path), "--from", &url(&server), "--replace"]);
+    let bytes = std::fs::read(&path).unwrap();
+    assert!(bytes.starts_with(b"REDIS0010") && !bytes.windows(6).any(|part| part == b"seendb"));
+}
+
+#[test]
+fn a_data_folder_is_exported() {
+    let server = Server::with(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let mut client = server.client();
+    make_filters(&mut client, &mut Random::new(91), 60);
+    client.cmd("BGREWRITEAOF");
+    (0..500).for_each(|i| drop(client.cmd(&format!("BF.ADD more:{} {i}", i % 7))));
+    let (before, folder) = (everything(&server), tempfile::tempdir().unwrap());
+    let path = folder.path().join("log.rdb");
+    run_to(0, &["export", "--families", "bf", text(&path), "--dir", text(server.dir())]);
+    check_loads(&path, &before);
+
+    let other = Server::start();
+    make_filters(&mut other.client(), &mut Random::new(93), 60);
+    saved(&other);
+    let path = folder.path().join("snapshot.rdb");
+    run_to(0, &["export", "--families", "bf", text(&path), "--dir", text(other.dir())]);
+    check_loads(&path, &everything(&other));
+}
+
+#[test]
+fn what_cannot_be_exported_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out.rdb");
+    let export = |more: &[&str]| run_to(1, &[&["export", "--families", "bf", text(&path)], more].concat());
+    assert!(export(&["--dir", text(folder.path())]).contains("holds neither 'dump.rdb' nor a log"));
+    assert!(export(&["--from", "redis://127.0.0.1:1"]).contains("cannot connect"));
+    std::fs::write(folder.path().join("dump.rdb"), "REDIS0010\u{1}").unwrap();
+    assert!(export(&["--dir", text(folder.path())]).contains("dump.rdb': offset "));
+    let locked = Server::with(&["--requirepass", "secret"]);
+    assert!(export(&["--from", &url(&locked)]).contains("give a password"));
+    assert!(!path.exists());
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+}

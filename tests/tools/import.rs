@@ -1,0 +1,178 @@
+//! Filters out of snapshots.
+
+use std::path::{Path, PathBuf};
+
+use super::model::{Chain, Link};
+use super::support::{Random, Server, Value};
+use super::{assert_all_same, everything, filters_wanted, make_filters, make_other_types, run_to, saved, text, url};
+
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir().expect("a temporary folder")
+}
+
+#[test]
+fn a_snapshot_of_redis_becomes_one_of_ours() {
+    let (peer, count) = (Server::peer(), filters_wanted());
+    let mut client = peer.client();
+    make_filters(&mut client, &mut Random::new(82), count);
+    let others = make_other_types(&mut client);
+    let (before, dump, to) = (everything(&peer), saved(&peer), folder());
+
+    let printed = run_to(0, &["import", text(&dump), "--dir", text(to.path())]);
+    assert!(printed.contains(&format!("dump.rdb': {count} (")), "{printed}");
+    assert!(printed.contains(&format!("stepped over: {others} keys of other types (")), "{printed}");
+    for kind in ["string 5", "stream 1", "MBbloomCF 1", "TDIS-TYPE 1"] {
+        assert!(printed.contains(kind), "{kind}: {printed}");
+    }
+    eprint!("Redis to a folder: {printed}");
+    let made = to.path().join("dump.rdb");
+    run_to(0, &["check", text(&made)]);
+    assert_all_same(&before, &everything(&Server::on(&[(&made, "dump.rdb")], &[])));
+
+    // It is not written over, nor beside a log.
+    let bytes = std::fs::read(&made).unwrap();
+    assert!(run_to(1, &["import", text(&dump), "--dir", text(to.path())]).contains("is there already"));
+    assert!(std::fs::read(&made).unwrap() == bytes);
+    run_to(0, &["import", text(&dump), "--dir", text(to.path()), "--replace"]);
+    std::fs::create_dir(to.path().join("appendonlydir")).unwrap();
+    std::fs::write(to.path().join("appendonlydir/seendb.manifest"), "").unwrap();
+    let refused = run_to(1, &["import", text(&dump), "--dir", text(to.path()), "--replace"]);
+    assert!(refused.contains("holds a log"), "{refused}");
+}
+
+#[test]
+fn a_snapshot_goes_into_live_servers() {
+    let (peer, count) = (Server::peer(), filters_wanted());
+    let mut client = peer.client();
+    make_filters(&mut client, &mut Random::new(83), count);
+    // Several pieces, with a life.
+    client.cmd("BF.RESERVE large 0.01 30000000");
+    client.cmd("BF.MADD large a b c");
+    client.cmd("PEXPIREAT large 4000000000000");
+    let others = make_other_types(&mut client);
+    let (before, dump) = (everything(&peer), saved(&peer));
+    for target in [Server::start(), Server::peer()] {
+        let printed = run_to(0, &["import", text(&dump), "--into", &url(&target)]);
+        assert!(printed.contains(&format!("filters sent: {} (", count + 1)), "{printed}");
+        assert!(printed.contains(&format!("stepped over: {others} keys")), "{printed}");
+        eprint!("Redis to a server: {printed}");
+        assert_all_same(&before, &everything(&target));
+        // Again: all are there.
+        let printed = run_to(1, &["import", text(&dump), "--into", &url(&target)]);
+        let failed = "filters sent: 0 (0 with a life), ";
+        assert!(printed.contains(failed) && printed.contains(&format!("failed: {}\n", count + 1)), "{printed}");
+        assert!(printed.contains("exists there; --replace would replace it"), "{printed}");
+        target.client().cmd("BF.ADD large more");
+        run_to(0, &["import", text(&dump), "--into", &url(&target), "--replace"]);
+        assert_all_same(&before, &everything(&target));
+    }
+    // All into one database.
+    let (target, small) = (Server::start(), Server::start());
+    small.client().cmd("BF.ADD a item");
+    let mut third = small.client();
+    third.cmd("SELECT 3");
+    third.cmd("BF.ADD b item");
+    run_to(0, &["import", text(&saved(&small)), "--into", &format!("{}/7", url(&target))]);
+    let mut client = target.client();
+    client.cmd("SELECT 7");
+    assert_eq!(client.cmd("EXISTS a b"), 2);
+    let refused = run_to(1, &["import", text(&dump), "--into", "redis://127.0.0.1:1"]);
+    assert!(refused.contains("cannot connect"), "{refused}");
+}
+
+#[test]
+fn a_snapshot_of_valkey_9_is_read() {
+    let valkey = Server::valkey_on(&[]);
+    let mut client = valkey.client();
+    make_filters(&mut client, &mut Random::new(84), 100);
+    client.cmd("SET string text");
+    assert_eq!(client.cmd("HSETEX hash EX 100000 FIELDS 1 field value"), 1);
+    let (before, dump, to) = (everything(&valkey), saved(&valkey), folder());
+    assert!(std::fs::read(&dump).unwrap().starts_with(b"VALKEY080"));
+    let printed = run_to(0, &["import", text(&dump), "--dir", text(to.path())]);
+    assert!(printed.contains("stepped over: 2 keys of other types (hash 1, string 1)"), "{printed}");
+    let made = to.path().join("dump.rdb");
+    assert_all_same(&before, &everything(&Server::on(&[(&made, "dump.rdb")], &[])));
+}
+
+#[test]
+fn lives_that_are_over_are_dropped() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.cmd("BF.ADD stays item");
+    client.cmd("BF.ADD ends item");
+    client.cmd("PEXPIRE ends 60");
+    let dump = saved(&server);
+    super::support::wait_until("the end of the life", || client.cmd("EXISTS ends") == 0);
+    let to = folder();
+    let printed = run_to(0, &["import", text(&dump), "--dir", text(to.path())]);
+    assert!(printed.contains("dump.rdb': 1 (0 with a life)"), "{printed}");
+    assert!(printed.contains("dropped, because their life is over: 1\n"), "{printed}");
+}
+
+/// A snapshot of one filter in each encoding that RedisBloom has had.
+fn old_snapshot(path: &Path) -> Vec<Vec<u8>> {
+    let mut file = b"REDIS0008\xfe\x00".to_vec();
+    let mut payloads = Vec::new();
+    for encver in 0..=4 {
+        let bits = if encver == 0 { 958 } else { 960 };
+        let array: Vec<u8> = (0..120_u32).map(|i| (i * 37 % 251) as u8).collect();
+        let link = Link::at_1_percent(100, bits, 0, &array, 7);
+        // Options that go with a chain of that time.
+        let options = if encver >= 2 { 5 } else { 0 };
+        let payload = Chain::of(options, 2, vec![link]).payload(encver);
+        let value = &payload[1..payload.len() - 10];
+        file.extend([7, 3]);
+        file.extend(format!("k:{encver}").bytes());
+        file.extend(value);
+        payloads.push(payload);
+    }
+    file.push(0xff);
+    file.extend([0; 8]);
+    std::fs::write(path, file).unwrap();
+    payloads
+}
+
+#[test]
+fn every_encoding_of_redisbloom_is_read() {
+    let from = folder();
+    let path = from.path().join("old.rdb");
+    let payloads = old_snapshot(&path);
+    let (target, peer) = (Server::start(), Server::peer());
+    let printed = run_to(0, &["import", text(&path), "--into", &url(&target)]);
+    assert!(printed.contains("filters sent: 5 "), "{printed}");
+    let (mut ours, mut theirs) = (target.client(), peer.client());
+    for (encver, payload) in payloads.iter().enumerate() {
+        let key = format!("k:{encver}");
+        assert_eq!(theirs.call(&[b"RESTORE", key.as_bytes(), b"0", payload]), "OK");
+        for i in 0..300 {
+            let asked = ["BF.EXISTS", &key, &i.to_string()].map(str::to_owned);
+            assert_eq!(ours.call(&asked), theirs.call(&asked), "{asked:?}");
+        }
+        assert_eq!(ours.call(&["BF.CARD", &key]), theirs.call(&["BF.CARD", &key]));
+    }
+}
+
+#[test]
+fn a_damaged_snapshot_is_taken_only_when_asked() {
+    let server = Server::start();
+    make_filters(&mut server.client(), &mut Random::new(86), 300);
+    let from = folder();
+    let path: PathBuf = from.path().join("damaged.rdb");
+    let mut bytes = std::fs::read(saved(&server)).unwrap();
+    let at = bytes.len() / 2;
+    bytes[at] ^= 1;
+    std::fs::write(&path, &bytes).unwrap();
+    let (to, target) = (folder(), Server::start());
+    for place in [["--dir", text(to.path())], ["--into", &url(&target)]] {
+        let printed = run_to(1, &[&["import", text(&path)][..], &place].concat());
+        assert!(printed.contains("the block's checksum is wrong; --load-damaged takes what is sound"), "{printed}");
+    }
+    assert_eq!(std::fs::read_dir(to.path()).unwrap().count(), 0);
+    assert_eq!(target.client().cmd("DBSIZE"), 0);
+    let printed = run_to(1, &["import", text(&path), "--into", &url(&target), "--load-damaged"]);
+    assert!(printed.contains("damaged, not taken: bytes "), "{printed}");
+    assert!(matches!(target.client().cmd("DBSIZE"), Value::Int(1..)));
+    let missing = run_to(1, &["import", "/nowhere.rdb", "--dir", text(to.path())]);
+    assert!(missing.contains("'/nowhere.rdb': No such file"), "{missing}");
+}
