@@ -4,7 +4,7 @@
 //! of 64 KiB at a time, and who changes a word *beyond* the page that is read next first notes the word as it was. The reader
 //! copies a page, puts the old words back in its copy, and moves on.
 //!
-//! **Cost.** Ten bytes for each word changed ahead of the reader. A page with more than [`MOST_NOTES`] of them is copied
+//! **Cost.** Ten bytes for each word changed ahead of the reader. A page with more than 4,096 of them is copied
 //! instead, which takes less. Before-images of whole pages were tried first: the bits of an item lie far apart, so 1,000 adds
 //! copied 405 MB and took 1.1 s; by word it is 0.7 ms and 125 KB.
 //!

@@ -96,7 +96,7 @@ pub fn suspend(group: &mut Group) {
     });
 }
 
-/// Call `work` with the staged records as [one](unit), if there are any; they are gone afterwards.
+/// Call `work` with the staged records as [one](fn@unit), if there are any; they are gone afterwards.
 pub fn with_staged(work: impl FnOnce(&[u8], &[u8])) {
     STAGED.with_borrow_mut(|staged| {
         if staged.count > 0 {

@@ -3,7 +3,7 @@
 //! The file gets its name when all of it is on the disk: it is written under another name, synced, renamed, and the folder
 //! synced. Whatever goes wrong before, the file that had the name is as it was and the unfinished one is removed.
 //!
-//! Between the keys stand [block marks](super::mark): one about each [`BLOCK_BYTES`], and one behind each large filter.
+//! Between the keys stand [block marks](super::mark): one about each mebibyte, and one behind each large filter.
 
 use std::io;
 use std::path::{Path, PathBuf};
