@@ -200,10 +200,12 @@ impl LiveLog {
         self.synced.load(Ordering::Acquire)
     }
 
-    /// How often writing or syncing began to fail so far.
+    /// Which failure the log suffers from now, if it does. As long as that is the same, nothing is changed: it is asked for
+    /// before commands run, and given to [`confirm`](Self::confirm) after them.
     #[must_use]
-    pub fn failures(&self) -> u64 {
-        self.failures.load(Ordering::Acquire)
+    pub fn failure(&self) -> Option<u64> {
+        let failures = self.failures.load(Ordering::Acquire);
+        (self.gate.load(Ordering::Acquire) == FAILED).then_some(failures)
     }
 
     /// Syncs so far.
@@ -291,10 +293,8 @@ impl LiveLog {
                 let latch = self.latch.lock().clone();
                 if self.gate.load(Ordering::Acquire) == FULL { Gate::Wait(Wait::new(latch)) } else { Gate::Open }
             }
-            _ => match &self.health.lock().error {
-                Some(error) => Gate::Refused(error.clone()),
-                None => Gate::Open,
-            },
+            // Without an error it is about to open. Until it has, a change that passed here would count as refused.
+            _ => Gate::Refused(self.health.lock().error.clone().unwrap_or_else(|| "try again".to_owned())),
         }
     }
 
@@ -327,15 +327,15 @@ impl LiveLog {
         self.is_on() && self.policy() == SyncPolicy::Always && self.synced() < self.position()
     }
 
-    /// Wait until all that is committed now is synced. `failures` is what [`failures`](Self::failures) said before the commands
-    /// ran whose replies wait: if nothing went wrong since, and the log was failing already, they have changed nothing.
-    pub fn confirm(self: &Arc<Self>, failures: u64) -> Confirm {
-        self.confirm_position(self.position(), failures)
+    /// Wait until all that is committed now is synced. `failure` is what [`failure`](Self::failure) said before the commands ran
+    /// whose replies wait: if the log suffered from one already, and still does from the same, they have changed nothing.
+    pub fn confirm(self: &Arc<Self>, failure: Option<u64>) -> Confirm {
+        self.confirm_position(self.position(), failure)
     }
 
     /// The same, for what is before this position.
-    pub fn confirm_position(self: &Arc<Self>, position: u64, failures: u64) -> Confirm {
-        Confirm { log: self.clone(), position, failures, asked: false }
+    pub fn confirm_position(self: &Arc<Self>, position: u64, failure: Option<u64>) -> Confirm {
+        Confirm { log: self.clone(), position, failure, asked: false }
     }
 
     fn append(&self, head: &[u8], records: &[u8]) {
@@ -409,7 +409,7 @@ impl Journal for LiveLog {
 pub struct Confirm {
     log: Arc<LiveLog>,
     position: u64,
-    failures: u64,
+    failure: Option<u64>,
     asked: bool,
 }
 
@@ -421,7 +421,8 @@ impl Confirm {
         if self.log.gate.load(Ordering::Acquire) != FAILED {
             return None;
         }
-        if self.log.failures() == self.failures {
+        // Read behind the gate, and before it by `failure`: so no failure in between can go unseen.
+        if self.failure == Some(self.log.failures.load(Ordering::Acquire)) {
             return Some(Ok(()));
         }
         let error = self.log.health.lock().error.clone().unwrap_or_default();

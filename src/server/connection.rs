@@ -199,8 +199,8 @@ struct Unconfirmed {
     /// Where they begin in the output.
     from: usize,
     count: usize,
-    /// The log's count of failures before they were given.
-    failures: u64,
+    /// What the log suffered from before they were given.
+    failure: Option<u64>,
 }
 
 /// What a read brought.
@@ -356,7 +356,7 @@ impl<S: Stream> Connection<'_, S> {
         if !log.confirms() {
             return;
         }
-        let Err(reason) = log.confirm(unconfirmed.failures).await else { return };
+        let Err(reason) = log.confirm(unconfirmed.failure).await else { return };
         if let Some(buffers) = &mut self.buffers {
             buffers.output.truncate(unconfirmed.from);
             let text = format!(
@@ -507,7 +507,7 @@ impl<S: Stream> Connection<'_, S> {
     fn await_confirmation(&mut self) {
         let log = &self.shared.durability.live;
         if let Some(buffers) = self.buffers.as_ref().filter(|_| log.is_strict()) {
-            let new = || Unconfirmed { from: buffers.output.len(), count: 0, failures: log.failures() };
+            let new = || Unconfirmed { from: buffers.output.len(), count: 0, failure: log.failure() };
             self.unconfirmed.get_or_insert_with(new);
         }
     }

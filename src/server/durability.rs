@@ -252,7 +252,7 @@ impl Durability {
     /// A job that is done when all that is logged now is safe.
     fn await_sync(&self, timeout: u64) -> Arc<Job> {
         let job = Arc::new(Job::default());
-        let (confirmed, theirs) = (self.live.confirm(self.live.failures()), job.clone());
+        let (confirmed, theirs) = (self.live.confirm(None), job.clone());
         tokio::spawn(async move {
             let limit =
                 if timeout == 0 { Duration::from_secs(u64::from(u32::MAX)) } else { Duration::from_millis(timeout) };
