@@ -19,7 +19,7 @@ use crate::keyspace::Keyspace;
 use crate::keyspace::latch::{Latch, Wait};
 use crate::keyspace::snapshot::Snapshot;
 use crate::persist::files::{Files, RealFiles};
-use crate::persist::live::{Gate, LiveLog, SyncPolicy};
+use crate::persist::live::{Cut, Gate, LiveLog, SyncPolicy};
 use crate::persist::log::{Base, LogWriter, SEGMENT_BYTES, next_base_name};
 use crate::persist::recovery::{LOG_ID_FIELD, LOG_POSITION_FIELD, LoadProgress, MOMENT_FIELD};
 use crate::persist::snapshot::save::{self, save};
@@ -390,7 +390,7 @@ impl Durability {
         self.files.create_folder(&folder).map_err(refused)?;
         let name = next_base_name(&*self.files, &folder).map_err(refused)?;
         let path = folder.join(&name);
-        let mut cut = 0;
+        let mut cut = Cut { position: 0, after_failure: false };
         let snapshot = self.cut(|| {
             if kind == Kind::FirstBase {
                 self.live.switch_on(0);
@@ -398,16 +398,16 @@ impl Durability {
             cut = self.live.cut();
         });
         let bytes = save(&*self.files, &path, snapshot, &self.options(Vec::new()), progress).map_err(refused)?;
-        let (files, base) = (self.files.clone(), Base { file: name, cut });
+        let (files, base) = (self.files.clone(), Base { file: name, cut: cut.position });
         let log_folder = folder.clone();
-        let put = self.live.with_writer(move |slot| put_base(slot, files, &log_folder, base));
+        let put = self.live.with_writer(move |slot| put_base(slot, files, &log_folder, base, cut.after_failure));
         let id = match put {
             Some(Ok(id)) => id,
             Some(Err(reason)) => return Err(format!("'{}': {reason}", folder.display())),
             None => return Err("the log's thread is gone".to_owned()),
         };
         let mut state = self.state.lock();
-        (state.log_id, state.cut, state.base_bytes) = (Some(id), cut, bytes);
+        (state.log_id, state.cut, state.base_bytes) = (Some(id), cut.position, bytes);
         state.rewritten_bytes = self.log_bytes(&state);
         Ok(())
     }
@@ -568,8 +568,13 @@ fn put_base(
     files: Arc<dyn Files>,
     folder: &std::path::Path,
     base: Base,
+    after_failure: bool,
 ) -> Result<String, String> {
     let put = match slot {
+        // What was logged between its cut and the failure is in no other file than the one that is given up.
+        Some(writer) if writer.has_failed() && !after_failure => {
+            Err("a sync of the log failed since its cut".to_owned())
+        }
         Some(writer) if writer.has_failed() => writer.restart_after_failure(base).map_err(|error| error.to_string()),
         Some(writer) => writer.retire(base).map_err(|error| error.to_string()),
         None => {
