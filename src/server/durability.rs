@@ -283,7 +283,7 @@ impl Durability {
         job
     }
 
-    fn make(self: &Arc<Self>, kind: Kind, progress: &save::Progress) -> JobOutcome {
+    fn make(self: &Arc<Self>, kind: Kind, progress: &Arc<save::Progress>) -> JobOutcome {
         match kind {
             Kind::Snapshot => self.make_snapshot(progress).map(|()| JobDone::Done),
             Kind::Backup => self.make_backup(progress),
@@ -374,7 +374,7 @@ impl Durability {
         Ok(JobDone::File(Arc::new(file)))
     }
 
-    fn make_base(self: &Arc<Self>, kind: Kind, progress: &save::Progress) -> Result<(), String> {
+    fn make_base(self: &Arc<Self>, kind: Kind, progress: &Arc<save::Progress>) -> Result<(), String> {
         let made = self.try_base(kind, progress);
         if made.is_err() && kind == Kind::FirstBase {
             self.live.switch_off();
@@ -384,7 +384,7 @@ impl Durability {
         made
     }
 
-    fn try_base(self: &Arc<Self>, kind: Kind, progress: &save::Progress) -> Result<(), String> {
+    fn try_base(self: &Arc<Self>, kind: Kind, progress: &Arc<save::Progress>) -> Result<(), String> {
         let folder = self.log_folder();
         let refused = |error: std::io::Error| format!("'{}': {error}", folder.display());
         self.files.create_folder(&folder).map_err(refused)?;
@@ -399,8 +399,12 @@ impl Durability {
         });
         let bytes = save(&*self.files, &path, snapshot, &self.options(Vec::new()), progress).map_err(refused)?;
         let (files, base) = (self.files.clone(), Base { file: name, cut: cut.position });
-        let log_folder = folder.clone();
-        let put = self.live.with_writer(move |slot| put_base(slot, files, &log_folder, base, cut.after_failure));
+        let (log_folder, progress) = (folder.clone(), progress.clone());
+        let put = self.live.with_writer(move |slot| match progress.stop.load(Ordering::Relaxed) {
+            // The log may be switched off already: then the base must not begin another one, which lacks what came since its cut.
+            true => Err("given up".to_owned()),
+            false => put_base(slot, files, &log_folder, base, cut.after_failure),
+        });
         let id = match put {
             Some(Ok(id)) => id,
             Some(Err(reason)) => return Err(format!("'{}': {reason}", folder.display())),
