@@ -15,7 +15,7 @@ mod server;
 
 pub use client::{Client, Value, encode, show_args, show_bytes};
 pub use random::Random;
-pub use server::{Server, target_is_peer};
+pub use server::{Server, free_port, target_is_peer};
 
 /// Asks `ready` until it says yes, for at most 30 seconds.
 pub fn wait_until(what: &str, mut ready: impl FnMut() -> bool) {

@@ -167,7 +167,7 @@ impl Server {
 }
 
 /// A port below those that the system gives to outgoing connections. Each test process begins at another place.
-fn free_port() -> u16 {
+pub fn free_port() -> u16 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     const FIRST: u32 = 17_400;
     const COUNT: u32 = 10_000;
