@@ -8,8 +8,12 @@
 mod creating;
 #[path = "cases/dumps.rs"]
 mod dumps;
+#[path = "cases/durability.rs"]
+mod durability;
 #[path = "cases/filling.rs"]
 mod filling;
+#[path = "support/lasting.rs"]
+mod lasting;
 #[path = "cases/limits.rs"]
 mod limits;
 #[path = "cases/lives.rs"]

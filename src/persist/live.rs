@@ -138,6 +138,15 @@ pub struct Health {
     pub last_sync_time: Duration,
 }
 
+/// Where a base begins to stand for what is in the log.
+#[derive(Clone, Copy, Debug)]
+pub struct Cut {
+    /// All that was recorded before.
+    pub position: u64,
+    /// Whether a sync had failed by then.
+    pub after_failure: bool,
+}
+
 /// The log cannot say that a change is kept; why.
 #[derive(Clone, Debug)]
 pub struct Unconfirmed(pub String);
@@ -260,17 +269,17 @@ impl LiveLog {
         self.wake_waiting();
     }
 
-    /// The position of the cut of a base: all that is recorded is before it; and whether the log needs that base. Called under
-    /// the locks of the cut. After a failed sync nothing from before it will be written any more: the base has it.
+    /// The position of a cut: all that is recorded is before it. Called under the locks of the cut. After a failed sync nothing
+    /// from before it will be written any more: the base that is cut here has it, and the log can go on from it.
     #[must_use]
-    pub fn cut(&self) -> (u64, bool) {
+    pub fn cut(&self) -> Cut {
         let mut buffer = self.buffer.lock();
-        let needed = self.health.lock().needs_base;
-        if needed {
+        let after_failure = self.health.lock().needs_base;
+        if after_failure {
             buffer.bytes.clear();
             (buffer.since, buffer.unsynced_since) = (None, None);
         }
-        (self.position(), needed)
+        Cut { position: self.position(), after_failure }
     }
 
     /// Work on the files, on the thread that writes them, and wait for it. There is none while the log is off.

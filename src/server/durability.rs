@@ -19,7 +19,7 @@ use crate::keyspace::Keyspace;
 use crate::keyspace::latch::{Latch, Wait};
 use crate::keyspace::snapshot::Snapshot;
 use crate::persist::files::{Files, FolderLock};
-use crate::persist::live::{Gate, LiveLog, SyncPolicy};
+use crate::persist::live::{Cut, Gate, LiveLog, SyncPolicy};
 use crate::persist::log::{Base, LogWriter, SEGMENT_BYTES, next_base_name};
 use crate::persist::recovery::{LOG_ID_FIELD, LOG_POSITION_FIELD, LoadProgress, MOMENT_FIELD};
 use crate::persist::snapshot::save::{self, save};
@@ -313,7 +313,7 @@ impl Durability {
         job
     }
 
-    fn make(self: &Arc<Self>, kind: Kind, progress: &save::Progress) -> JobOutcome {
+    fn make(self: &Arc<Self>, kind: Kind, progress: &Arc<save::Progress>) -> JobOutcome {
         match kind {
             Kind::Snapshot => self.make_snapshot(progress).map(|()| JobDone::Done),
             Kind::Backup => self.make_backup(progress),
@@ -405,7 +405,7 @@ impl Durability {
         Ok(JobDone::File(Arc::new(file)))
     }
 
-    fn make_base(self: &Arc<Self>, kind: Kind, progress: &save::Progress) -> Result<(), String> {
+    fn make_base(self: &Arc<Self>, kind: Kind, progress: &Arc<save::Progress>) -> Result<(), String> {
         let made = self.try_base(kind, progress);
         if made.is_err() && kind == Kind::FirstBase {
             self.live.switch_off();
@@ -415,30 +415,34 @@ impl Durability {
         made
     }
 
-    fn try_base(self: &Arc<Self>, kind: Kind, progress: &save::Progress) -> Result<(), String> {
+    fn try_base(self: &Arc<Self>, kind: Kind, progress: &Arc<save::Progress>) -> Result<(), String> {
         let folder = self.log_folder();
         let refused = |error: std::io::Error| format!("'{}': {error}", folder.display());
         self.lock_folder()?;
         let name = next_base_name(&*self.files, &folder).map_err(refused)?;
         let path = folder.join(&name);
-        let (mut cut, mut needed) = (0, false);
+        let mut cut = Cut { position: 0, after_failure: false };
         let snapshot = self.cut(|| {
             if kind == Kind::FirstBase {
                 self.live.switch_on(0);
             }
-            (cut, needed) = self.live.cut();
+            cut = self.live.cut();
         });
         let bytes = save(&*self.files, &path, snapshot, &self.options(Vec::new()), progress).map_err(refused)?;
-        let (files, base) = (self.files.clone(), Base { file: name, cut });
-        let log_folder = folder.clone();
-        let put = self.live.with_writer(move |slot| put_base(slot, files, &log_folder, base, needed));
+        let (files, base) = (self.files.clone(), Base { file: name, cut: cut.position });
+        let (log_folder, progress) = (folder.clone(), progress.clone());
+        let put = self.live.with_writer(move |slot| match progress.stop.load(Ordering::Relaxed) {
+            // The log may be switched off already: then the base must not begin another one, which lacks what came since its cut.
+            true => Err("given up".to_owned()),
+            false => put_base(slot, files, &log_folder, base, cut.after_failure),
+        });
         let id = match put {
             Some(Ok(id)) => id,
             Some(Err(reason)) => return Err(format!("'{}': {reason}", folder.display())),
             None => return Err("the log's thread is gone".to_owned()),
         };
         let mut state = self.state.lock();
-        (state.log_id, state.cut, state.base_bytes) = (Some(id), cut, bytes);
+        (state.log_id, state.cut, state.base_bytes) = (Some(id), cut.position, bytes);
         state.rewritten_bytes = self.log_bytes(&state);
         drop(state);
         if kind == Kind::FirstBase {
@@ -605,17 +609,19 @@ impl Durability {
     }
 }
 
-/// Put a base under the log; `needed`: a sync had failed before its cut.
+/// Put a base under the log; `after_failure`: a sync had failed before its cut.
 fn put_base(
     slot: &mut Option<LogWriter>,
     files: Arc<dyn Files>,
     folder: &Path,
     base: Base,
-    needed: bool,
+    after_failure: bool,
 ) -> Result<String, String> {
     let put = match slot {
-        // What was written between the cut and the failure is neither in the base nor safe.
-        Some(writer) if writer.has_failed() && !needed => Err("a sync of the log failed meanwhile".to_owned()),
+        // What was logged between its cut and the failure is in no other file than the one that is given up.
+        Some(writer) if writer.has_failed() && !after_failure => {
+            Err("a sync of the log failed since its cut".to_owned())
+        }
         Some(writer) if writer.has_failed() => writer.restart_after_failure(base).map_err(|error| error.to_string()),
         Some(writer) => writer.retire(base).map_err(|error| error.to_string()),
         None => {

@@ -180,6 +180,22 @@ impl Client {
         }
     }
 
+    /// Sends a command, returns its reply; an error if the connection ends before it has come whole.
+    pub fn try_call(&mut self, args: &[impl AsRef<[u8]>]) -> std::io::Result<Value> {
+        self.try_send(&encode(args))?;
+        self.try_read()
+    }
+
+    /// Sends bytes as they are, if the connection lets it.
+    pub fn try_send(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        self.reader.get_mut().write_all(bytes)
+    }
+
+    /// Reads one reply; an error if the connection ends before it has come whole.
+    pub fn try_read(&mut self) -> std::io::Result<Value> {
+        self.read_into(&mut Vec::new())
+    }
+
     /// Everything that still comes until the server closes the connection.
     #[track_caller]
     pub fn read_to_close(&mut self) -> Vec<u8> {

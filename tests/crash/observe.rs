@@ -1,0 +1,151 @@
+//! What a server has after a start, and which of the states that a client expects it is.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::actor::now_ms;
+use super::model::{Batch, Bits, Counts, Key, MAYBE, Name, Op, SHARED_DB, State, own_dbs};
+use crate::support::{Client, Value};
+
+/// A key as it was found.
+pub struct Found {
+    card: u64,
+    capacity: u64,
+    life: Option<u64>,
+    /// How many items of these batches are there.
+    batches: BTreeMap<Batch, u64>,
+}
+
+/// So many batches may seem to be in a filter although they are not: false positives, more of them in small filters than were
+/// asked for. What is really there and should not be is seen by the count.
+const MOST_STRANGE: usize = 3;
+
+impl Found {
+    /// Batches of which something is there.
+    fn strange(&self, is_strange: impl Fn(&Batch) -> bool) -> Vec<&Batch> {
+        let there = self.batches.iter().filter(|(batch, count)| **count > batch.items / 10 && is_strange(batch));
+        there.map(|(batch, _)| batch).collect()
+    }
+}
+
+/// The keys of a client as they were found.
+pub struct Sight {
+    keys: BTreeMap<Name, Found>,
+    from: u64,
+    to: u64,
+}
+
+/// Batches that may be in each key, from any of the states.
+fn possible(base: &State, journal: &[Op]) -> BTreeMap<Name, BTreeSet<Batch>> {
+    let (mut state, mut all) = (base.clone(), BTreeMap::<Name, BTreeSet<Batch>>::new());
+    let mut note = |state: &State| {
+        for (name, key) in &state.0 {
+            let batches = all.entry(name.clone()).or_default();
+            if batches.len() < key.batches.len() || !key.batches.is_subset(batches) {
+                batches.extend(&key.batches);
+            }
+        }
+    };
+    note(&state);
+    for op in journal {
+        state.apply(op);
+        note(&state);
+    }
+    all
+}
+
+impl Sight {
+    pub fn take(client: &mut Client, id: usize, base: &State, journal: &[Op]) -> Self {
+        let (from, mut keys) = (now_ms(), BTreeMap::new());
+        let asked = possible(base, journal);
+        let mut names: Vec<Name> = asked.keys().filter(|(db, _)| *db == SHARED_DB).cloned().collect();
+        for db in own_dbs(id) {
+            assert!(client.cmd(&format!("SELECT {db}")) == "OK");
+            names.extend(client.cmd("KEYS *").array().iter().map(|key| (db, key.text())));
+        }
+        for name in names {
+            assert!(client.cmd(&format!("SELECT {}", name.0)) == "OK");
+            let batches = asked.get(&name).into_iter().flatten();
+            if let Some(found) = find(client, id, &name.1, batches) {
+                keys.insert(name, found);
+            }
+        }
+        Self { keys, from, to: now_ms() }
+    }
+
+    /// Why this is not that state, if it is not.
+    pub fn check(&self, state: &State, counts: &Counts) -> Result<(), String> {
+        for (name, key) in &state.0 {
+            match self.keys.get(name) {
+                Some(found) => self.check_key(name, key, found, counts).map_err(|why| format!("{name:?}: {why}"))?,
+                None if key.life.is_some_and(|life| life <= self.to || life == MAYBE) => {}
+                None => return Err(format!("{name:?} is missing")),
+            }
+        }
+        let unexpected = |(name, found): &(&Name, &Found)| {
+            // A shared filter is there before its client adds to it.
+            let empty = name.0 == SHARED_DB && found.strange(|_| true).len() <= MOST_STRANGE;
+            !state.0.contains_key(*name) && !empty
+        };
+        match self.keys.iter().find(unexpected) {
+            Some((name, _)) => Err(format!("{name:?} is there")),
+            None => Ok(()),
+        }
+    }
+
+    fn check_key(&self, name: &Name, key: &Key, found: &Found, counts: &Counts) -> Result<(), String> {
+        let own = name.0 != SHARED_DB;
+        let life = key.life.filter(|life| *life != MAYBE);
+        if own && (found.life != life || life.is_some_and(|life| life <= self.from)) {
+            return Err(format!("its life is {:?}, not {life:?}, now is {}", found.life, self.from));
+        }
+        let (least, most) = counts.range(&key.batches);
+        if own && (found.card < least || found.card > most) {
+            return Err(format!("it counts {} items, not {least} to {most}", found.card));
+        }
+        if own && found.card <= key.capacity && found.capacity != key.capacity {
+            return Err(format!("its capacity is {}, not {}", found.capacity, key.capacity));
+        }
+        let lacking = |(batch, count): &(&Batch, &u64)| key.batches.contains(batch) && **count != batch.items;
+        if let Some((batch, count)) = found.batches.iter().find(lacking).filter(|_| key.bits == Bits::Whole) {
+            return Err(format!("it has {count} items of {batch:?}"));
+        }
+        let strange = found.strange(|batch| !key.batches.contains(batch));
+        if strange.len() > MOST_STRANGE {
+            return Err(format!("it has items of {strange:?}"));
+        }
+        Ok(())
+    }
+
+    /// What a state turned out to be that could be more than one.
+    pub fn settle(&self, state: &mut State) {
+        state.0.retain(|name, key| key.life != Some(MAYBE) || self.keys.contains_key(name));
+        state.0.values_mut().filter(|key| key.life == Some(MAYBE)).for_each(|key| key.life = None);
+    }
+}
+
+fn find<'b>(client: &mut Client, id: usize, key: &str, batches: impl Iterator<Item = &'b Batch>) -> Option<Found> {
+    let info = client.cmd(&format!("BF.INFO {key}"));
+    if matches!(info, Value::Error(_)) {
+        // Its life has just ended.
+        return None;
+    }
+    let number = |field: &str| info.field(field).int() as u64;
+    let (card, capacity) = (number("Number of items inserted"), number("Capacity"));
+    let life = client.cmd(&format!("PEXPIRETIME {key}")).int();
+    let life = u64::try_from(life).ok();
+    let mut counts = BTreeMap::new();
+    let batches: Vec<Batch> = batches.copied().collect();
+    for some in batches.chunks(200) {
+        let mut words = vec!["BF.MEXISTS".to_owned(), key.to_owned()];
+        some.iter().for_each(|batch| words.extend(batch.names(id)));
+        let reply = client.call(&words);
+        let mut answers = reply.array().iter();
+        for batch in some {
+            let found = answers.by_ref().take(batch.items as usize).filter(|answer| answer.truth()).count();
+            counts.insert(*batch, found as u64);
+        }
+    }
+    // A key whose life ended in the middle of this has no word in it.
+    let still = client.cmd(&format!("EXISTS {key}")) == 1;
+    still.then_some(Found { card, capacity, life, batches: counts })
+}
