@@ -160,6 +160,8 @@ pub struct Session {
     pub library_version: Vec<u8>,
     /// The connection ends after this reply.
     pub closing: bool,
+    /// The client waits for a file, which takes its time: an empty line now and then tells that it comes.
+    pub awaits_file: bool,
     /// But before that the client gets this file, as one byte string without an end of line.
     pub file: Option<Arc<std::fs::File>>,
     /// The commands queued since MULTI.
@@ -205,6 +207,7 @@ impl Session {
             library_name: Vec::new(),
             library_version: Vec::new(),
             closing: false,
+            awaits_file: false,
             file: None,
             transaction: None,
             watch: None,

@@ -90,7 +90,10 @@ pub const COMMANDS: &[Command] = &[
         flags: ADMIN.with(Flags::NO_MULTI),
         summary: "Sends a snapshot, as `redis-cli --rdb` asks for it, and closes the connection.",
         complexity: "O(n), n keys",
-        handler: |context, _| wait_for(context, Task::Backup),
+        handler: |context, _| {
+            context.session.awaits_file = true;
+            wait_for(context, Task::Backup)
+        },
         ..ROW
     },
     Command {
@@ -211,7 +214,9 @@ impl Awaited {
 
 impl LongCommand for Awaited {
     fn step(&mut self, context: &mut Context<'_>, _: Args<'_>, _: Instant) -> Step {
-        Ok(Some(match self.job.outcome()? {
+        let outcome = self.job.outcome()?;
+        context.session.awaits_file = false;
+        Ok(Some(match outcome {
             Ok(JobDone::File(file)) => {
                 context.session.closing = true;
                 context.session.file = Some(file);

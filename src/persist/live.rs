@@ -91,6 +91,8 @@ pub struct LiveLog {
     position: AtomicU64,
     /// All before this is safe.
     synced: AtomicU64,
+    /// How often the log was switched on: positions of an earlier one mean nothing.
+    generation: AtomicU64,
     /// How often writing or syncing began to fail.
     failures: AtomicU64,
     syncs: AtomicU64,
@@ -164,6 +166,7 @@ impl LiveLog {
             gate: AtomicU8::new(OPEN),
             position: AtomicU64::new(0),
             synced: AtomicU64::new(0),
+            generation: AtomicU64::new(0),
             failures: AtomicU64::new(0),
             syncs: AtomicU64::new(0),
             buffer: Mutex::new(Buffer { limit: BUFFER_BYTES, ..Buffer::default() }),
@@ -250,6 +253,7 @@ impl LiveLog {
         let mut buffer = self.buffer.lock();
         *buffer = Buffer { limit: BUFFER_BYTES_WITHOUT_FILE, ..Buffer::default() };
         self.control.lock().wanted = 0;
+        self.generation.fetch_add(1, Ordering::AcqRel);
         self.position.store(position, Ordering::Release);
         self.synced.store(position, Ordering::Release);
         self.on.store(true, Ordering::Release);
@@ -346,12 +350,9 @@ impl LiveLog {
     /// Wait until all that is committed now is synced. `failure` is what [`failure`](Self::failure) said before the commands ran
     /// whose replies wait: if the log suffered from one already, and still does from the same, they have changed nothing.
     pub fn confirm(self: &Arc<Self>, failure: Option<u64>) -> Confirm {
-        self.confirm_position(self.position(), failure)
-    }
-
-    /// The same, for what is before this position.
-    pub fn confirm_position(self: &Arc<Self>, position: u64, failure: Option<u64>) -> Confirm {
-        Confirm { log: self.clone(), position, failure, asked: false }
+        // Read first: were the log switched off and on in between, its new position would mean the old log's.
+        let generation = self.generation.load(Ordering::Acquire);
+        Confirm { log: self.clone(), generation, position: self.position(), failure, asked: false }
     }
 
     fn append(&self, head: &[u8], records: &[u8]) {
@@ -424,6 +425,7 @@ impl Journal for LiveLog {
 /// Ends when a position is synced, or when that cannot be said.
 pub struct Confirm {
     log: Arc<LiveLog>,
+    generation: u64,
     position: u64,
     failure: Option<u64>,
     asked: bool,
@@ -431,7 +433,8 @@ pub struct Confirm {
 
 impl Confirm {
     fn outcome(&self) -> Option<Result<(), Unconfirmed>> {
-        if self.log.synced() >= self.position || !self.log.is_on() {
+        let is_past = self.generation != self.log.generation.load(Ordering::Acquire);
+        if self.log.synced() >= self.position || !self.log.is_on() || is_past {
             return Some(Ok(()));
         }
         if self.log.gate.load(Ordering::Acquire) != FAILED {

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::files::Files;
-use super::log::{LogEnd, LogError, LogReader};
+use super::log::{Damage, LogEnd, LogError, LogReader, repair};
 use super::redo::{Failed, Redo};
 use super::snapshot::read::{self, Report};
 use crate::codec::rdb::{Input, Reader};
@@ -153,7 +153,10 @@ impl Recovery {
         }
         if let Some(position) = own.and_then(|snapshot| snapshot.log_position) {
             // Reading the whole log twice is dear, but this is asked only where there is a snapshot of it.
-            let end = self.log_end().map_err(|error| fail(&error))?;
+            let end = match self.log_end() {
+                Err(LogError::Damaged(_)) if self.load_damaged => None,
+                end => end.map_err(|error| fail(&error))?,
+            };
             if end.is_some_and(|end| end < position) {
                 warnings.push(format!(
                     "the log in '{}' ends before '{}' was saved: the snapshot is loaded, and a new log is begun",
@@ -211,17 +214,26 @@ impl Recovery {
         read::load(&*file, keyspace, &options, progress).map_err(|error| fail(&error))
     }
 
-    /// Do the log again, from its base to its end.
-    fn redo(&self, reader: &mut LogReader, keyspace: &Keyspace, progress: &LoadProgress) -> Result<(), RecoveryError> {
+    /// Do the log again, from its base to its end, or to a damaged place if that is to be accepted.
+    fn redo(
+        &self,
+        reader: &mut LogReader,
+        keyspace: &Keyspace,
+        progress: &LoadProgress,
+    ) -> Result<Option<Box<Damage>>, RecoveryError> {
         let failed = Failed::default();
         std::thread::scope(|scope| {
             let mut redo = Redo::new(scope, self.threads, keyspace, &failed);
             loop {
                 let (done, _) = reader.progress();
                 progress.log_bytes_done.store(done, Ordering::Relaxed);
-                let batch = reader.next_batch().map_err(|error| in_file(&self.log)(&error))?;
+                let (batch, damage) = match reader.next_batch() {
+                    Ok(batch) => (batch, None),
+                    Err(LogError::Damaged(damage)) if self.load_damaged => (None, Some(damage)),
+                    Err(error) => return Err(in_file(&self.log)(&error)),
+                };
                 let Some(batch) = batch else {
-                    return redo.finish().map_err(|error| in_file(&self.log)(&error));
+                    return redo.finish().map(|()| damage).map_err(|error| in_file(&self.log)(&error));
                 };
                 let count = redo.take(batch.records).map_err(|error| {
                     // Several threads are at it: the record is there or a little before.
@@ -231,6 +243,18 @@ impl Recovery {
                 progress.records.fetch_add(count, Ordering::Relaxed);
             }
         })
+    }
+
+    /// Cut a log at its damage, so that it can be continued; what is cut off is kept beside it.
+    fn repair(&self, damage: &Damage, warnings: &mut Vec<String>) -> Result<LogReader, RecoveryError> {
+        let fail = in_file(&self.log);
+        warnings.push(format!("'{}': damaged, loaded up to there: {damage}", self.log.display()));
+        let fixed = repair::fix(&self.files, &self.log).map_err(|error| fail(&error))?;
+        for name in fixed.iter().flat_map(|(_, names)| names) {
+            warnings.push(format!("what was cut off the log is kept as '{}'", self.log.join(name).display()));
+        }
+        let reader = self.open_log().map_err(|error| fail(&error))?;
+        reader.ok_or_else(|| fail(&"the log is gone"))
     }
 
     fn tell(&self, path: &Path, report: &Report, warnings: &mut Vec<String>) {
@@ -261,7 +285,9 @@ impl Recovery {
             let report = self.read(&path, keyspace, None, &progress.snapshot)?;
             self.tell(&path, &report, &mut warnings);
         }
-        self.redo(&mut reader, keyspace, progress)?;
+        if let Some(damage) = self.redo(&mut reader, keyspace, progress)? {
+            reader = self.repair(&damage, &mut warnings)?;
+        }
         let end = reader.finish().map_err(|error| fail(&error))?;
         if let Some(torn) = &end.torn {
             if !self.load_truncated {

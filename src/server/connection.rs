@@ -26,6 +26,7 @@ use crate::commands::context::{Context, Counters, Session};
 use crate::commands::dispatch::{LongCommand, Progress, Step, execute, write};
 use crate::config::{ClientClass, OutputLimit};
 use crate::keyspace::effect::Journal;
+use crate::keyspace::latch::Wait;
 use crate::resp::{Limits, Reply, Scanner, encode_error};
 
 /// Replies waiting for a client that stop its further requests from being run.
@@ -534,8 +535,21 @@ impl<S: Stream> Connection<'_, S> {
                     return;
                 }
                 Ok(None) => tokio::task::yield_now().await,
+                Err(wait) if self.state.session.awaits_file => self.wait_audibly(wait).await,
                 Err(wait) => wait.await,
             }
+        }
+    }
+
+    /// Wait, and send an empty line each second, as Redis does while it makes a snapshot for a client.
+    async fn wait_audibly(&mut self, wait: Wait) {
+        let mut wait = pin!(wait);
+        while tokio::time::timeout(Duration::from_secs(1), wait.as_mut()).await.is_err() {
+            if let Some(buffers) = &mut self.buffers {
+                buffers.output.push(b'\n');
+            }
+            // Whether the client is still there is seen when there is more to send.
+            let _gone = self.write_now().await;
         }
     }
 

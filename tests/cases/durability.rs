@@ -502,7 +502,24 @@ fn c076_a_byte_flipped_in_the_middle() {
         }
         refused(&copy.refused(&[]), &["appendonlydir", "segment-1.log", "damage at offset"]);
         assert!(std::fs::read(&segment).expect("a segment") == bytes, "the file was changed");
+        loads_what_is_sound(&copy);
     }
+}
+
+/// With the option for it the start takes what comes before the damage, keeps the rest beside the log, and goes on.
+fn loads_what_is_sound(copy: &Place) {
+    let server = copy.start_with(&["--load-damaged", "yes"]);
+    let mut client = server.client();
+    let count = client.cmd("BF.CARD k").int();
+    assert!((0..ADDS as i64).contains(&count), "{count}");
+    assert_eq!(yes(&many(&mut client, "BF.MEXISTS", "k", 0..count as usize)), count as usize);
+    let said = server.said();
+    assert!(said.contains("damaged, loaded up to there") && said.contains(".damaged'"), "{said}");
+    assert!(client.cmd("BF.ADD k other") == 1);
+    server.kill();
+    let server = copy.start();
+    let mut client = server.client();
+    assert!(client.cmd("BF.CARD k") == count + 1 && client.cmd("BF.EXISTS k other") == 1);
 }
 
 #[test]
