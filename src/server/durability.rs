@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use super::priority::stand_back;
 use super::waiting::block_on;
 use crate::commands::context::{Begun, ChangeGate, Job, JobDone, JobOutcome, ShutDown, Task};
 use crate::commands::error::CommandError;
@@ -303,6 +304,7 @@ impl Durability {
         state.running = Some(running);
         let own = self.clone();
         let run = move || {
+            stand_back();
             let outcome = own.make(kind, &progress);
             own.finish(kind, outcome);
         };

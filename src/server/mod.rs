@@ -23,6 +23,7 @@ mod listener;
 pub mod logging;
 mod memory_limit;
 mod memory_lock;
+mod priority;
 mod shared;
 mod start;
 mod stream;
