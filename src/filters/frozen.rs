@@ -4,15 +4,17 @@
 //! of 64 KiB at a time, and who changes a word *beyond* the page that is read next first notes the word as it was. The reader
 //! copies a page, puts the old words back in its copy, and moves on.
 //!
-//! **Cost.** Ten bytes for each word changed ahead of the reader. A page with more than 4,096 of them is copied
-//! instead, which takes less. Before-images of whole pages were tried first: the bits of an item lie far apart, so 1,000 adds
-//! copied 405 MB and took 1.1 s; by word it is 0.7 ms and 125 KB.
+//! **Cost.** Before-images of whole pages were tried first: the bits of an item lie far apart, so 1,000 adds copied 405 MB and
+//! took 1.1 s; by word it is 0.7 ms and 125 KB. A note is written behind the last one, 16 bytes; only the reader sorts them by
+//! page, where each takes ten. With a list for each page, and its writers going from list to list, an add took twice as long.
+//! A page with more than 4,096 notes keeps the first of each word only, so all notes together never take much more than the
+//! filter.
 //!
 //! **Order.** Who changes a word holds a lock while it notes the word and then changes it. The reader copies a page without the
-//! lock, then takes it to fetch the page's notes and to say that the page is read: there is a note for every change that the
-//! copy may show. A word may be noted more than once; put back are the notes from the last to the first.
+//! lock, then takes it to fetch all notes and to say that the page is read: there is a note for every change that the copy may
+//! show. A word may be noted more than once; put back are the notes from the last to the first.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
 
@@ -23,8 +25,11 @@ use super::bits::BitArray;
 pub const PAGE_BYTES: usize = 64 << 10;
 const WORD_BYTES: usize = size_of::<u64>();
 const PAGE_WORDS: usize = PAGE_BYTES / WORD_BYTES;
-/// Notes of a page above which it is copied.
+/// Notes of a page above which a word that has one gets no other.
 const MOST_NOTES: usize = 4096;
+/// Notes are kept in pieces, so that none is ever moved: the first for so many, each further one for twice as many.
+const FIRST_NOTES: usize = 32;
+const MOST_DOUBLINGS: usize = 7;
 
 /// A chain as it was at one moment.
 pub struct Frozen {
@@ -39,34 +44,41 @@ pub struct Frozen {
     /// The bits of each link, shared with the chain.
     bits: Vec<BitArray>,
     over: AtomicBool,
-    /// Bytes that the notes take.
-    noted: AtomicU64,
     state: Mutex<State>,
+    /// What each page of each link had that was changed since; for the reader.
+    pages: Mutex<Vec<Vec<Page>>>,
 }
 
-struct State {
-    /// The page of a link that is read next.
-    next: (usize, usize),
-    /// What each page of each link had that was changed since. A link is given its pages when its first word changes.
-    notes: Vec<Vec<Page>>,
-}
-
-/// What a page had that was changed since.
 #[derive(Default)]
-enum Page {
-    #[default]
-    Unchanged,
-    /// These words: where, and as they were.
-    Words { at: Vec<u16>, old: Vec<u64> },
-    /// The whole of it, as it was.
-    Whole(Box<[u64]>),
+struct State {
+    /// The link and the page of it that are read next.
+    next: (usize, usize),
+    /// Notes that the reader has not fetched.
+    notes: Vec<Vec<Note>>,
+}
+
+/// A word of a link as it was.
+#[derive(Clone, Copy)]
+struct Note {
+    link: u16,
+    page: u32,
+    word: u16,
+    old: u64,
+}
+
+/// What a page had that was changed since: where, and as it was.
+#[derive(Default)]
+struct Page {
+    at: Vec<u16>,
+    old: Vec<u64>,
+    /// The words that have a note, once there are many.
+    noted: Option<Box<[u64; PAGE_WORDS / 64]>>,
 }
 
 impl Frozen {
     pub(super) fn new(options: u32, growth: u32, items: u64, links: Vec<LinkInfo>, bits: Vec<BitArray>) -> Self {
-        let notes = links.iter().map(|_| Vec::new()).collect();
-        let state = Mutex::new(State { next: (0, 0), notes });
-        Self { options, growth, items, links, bits, over: AtomicBool::new(false), noted: AtomicU64::new(0), state }
+        let pages = Mutex::new(links.iter().map(|_| Vec::new()).collect());
+        Self { options, growth, items, links, bits, over: AtomicBool::new(false), state: Mutex::default(), pages }
     }
 
     /// Whether nobody reads it any more.
@@ -74,19 +86,15 @@ impl Frozen {
         self.over.load(Ordering::Acquire)
     }
 
-    /// Bytes that the notes of changes take now.
-    pub fn noted_bytes(&self) -> u64 {
-        self.noted.load(Ordering::Relaxed)
-    }
-
     /// Make changes, each of which is noted first.
     pub(super) fn changes(&self) -> Changes<'_> {
-        Changes { frozen: self, state: self.state.lock() }
+        Changes { links: self.links.len(), state: self.state.lock() }
     }
 
     /// Read the next page: `buffer` gets it. Pages are read in order, link after link; an empty buffer means the end.
     pub fn read_page(&self, buffer: &mut Vec<u8>) {
         buffer.clear();
+        let mut pages = self.pages.lock();
         // Only whoever reads moves on.
         let (mut link, mut page) = self.state.lock().next;
         while let Some(bits) = self.bits.get(link) {
@@ -98,19 +106,30 @@ impl Frozen {
             buffer.resize(PAGE_BYTES.min(bits.len() - start), 0);
             bits.copy_bytes(start, buffer);
             let notes = self.state.lock().pass((link, page));
-            self.noted.fetch_sub(notes.bytes(), Ordering::Relaxed);
-            notes.put_back(buffer);
+            notes.iter().flatten().for_each(|note| self.sort(&mut pages, note));
+            if let Some(page) = pages[link].get_mut(page) {
+                std::mem::take(page).put_back(buffer);
+            }
             return;
         }
+        drop(pages);
         self.end();
+    }
+
+    /// Put a note to its page.
+    fn sort(&self, pages: &mut [Vec<Page>], note: &Note) {
+        let link = usize::from(note.link);
+        if pages[link].is_empty() {
+            let count = self.bits[link].len().div_ceil(PAGE_BYTES);
+            pages[link].resize_with(count, Page::default);
+        }
+        pages[link][note.page as usize].note(note.word, note.old);
     }
 
     /// Nobody reads any further: changes need not be noted any more.
     pub fn end(&self) {
-        let mut state = self.state.lock();
-        state.notes = Vec::new();
-        state.next = (usize::MAX, 0);
-        self.noted.store(0, Ordering::Relaxed);
+        *self.state.lock() = State { next: (usize::MAX, 0), notes: Vec::new() };
+        self.pages.lock().clear();
         self.over.store(true, Ordering::Release);
     }
 }
@@ -149,110 +168,78 @@ impl<'a> FrozenBits<'a> {
 }
 
 impl State {
-    /// A page was read: what it had that was changed since.
-    fn pass(&mut self, (link, page): (usize, usize)) -> Page {
+    /// A page was read: all notes up to now.
+    fn pass(&mut self, (link, page): (usize, usize)) -> Vec<Vec<Note>> {
         self.next = (link, page + 1);
-        self.notes.get_mut(link).and_then(|pages| pages.get_mut(page)).map(std::mem::take).unwrap_or_default()
+        std::mem::take(&mut self.notes)
     }
 }
 
 impl Page {
-    fn bytes(&self) -> u64 {
-        match self {
-            Self::Unchanged => 0,
-            Self::Words { at, old } => (at.capacity() * size_of::<u16>() + old.capacity() * WORD_BYTES) as u64,
-            Self::Whole(words) => (words.len() * WORD_BYTES) as u64,
+    fn note(&mut self, word: u16, old: u64) {
+        if let Some(noted) = &mut self.noted {
+            let (place, bit) = (usize::from(word) / 64, 1 << (word % 64));
+            if noted[place] & bit != 0 {
+                return;
+            }
+            noted[place] |= bit;
+        } else if self.at.len() == MOST_NOTES {
+            self.keep_first();
+            return self.note(word, old);
         }
+        // In small steps: there are many pages, and doubling leaves half of each unused.
+        if self.at.len() == self.at.capacity() {
+            self.at.reserve_exact(self.at.len() / 4 + 8);
+            self.old.reserve_exact(self.at.capacity() - self.old.len());
+        }
+        self.at.push(word);
+        self.old.push(old);
+    }
+
+    /// Keep the first note of each word only, now and from now on.
+    fn keep_first(&mut self) {
+        let (at, old) = (std::mem::take(&mut self.at), std::mem::take(&mut self.old));
+        self.noted = Some(Box::new([0; PAGE_WORDS / 64]));
+        at.into_iter().zip(old).for_each(|(word, old)| self.note(word, old));
     }
 
     /// Undo in a copy of the page what was changed since.
     fn put_back(&self, copy: &mut [u8]) {
-        let mut put = |at: usize, old: u64| {
-            let to = &mut copy[at * WORD_BYTES..];
+        for (at, old) in self.at.iter().zip(&self.old).rev() {
+            let to = &mut copy[usize::from(*at) * WORD_BYTES..];
             let length = to.len().min(WORD_BYTES);
             to[..length].copy_from_slice(&old.to_ne_bytes()[..length]);
-        };
-        match self {
-            Self::Unchanged => {}
-            Self::Words { at, old } => at.iter().zip(old).rev().for_each(|(at, old)| put(usize::from(*at), *old)),
-            Self::Whole(words) => words.iter().enumerate().for_each(|(at, old)| put(at, *old)),
         }
     }
-
-    /// Note a word, if there is room for the note; whether there is.
-    #[inline]
-    fn note(&mut self, word: u16, value: u64) -> bool {
-        match self {
-            Self::Words { at, old } if at.len() < at.capacity() && old.len() < old.capacity() => {
-                at.push(word);
-                old.push(value);
-                true
-            }
-            Self::Whole(_) => true,
-            Self::Words { .. } | Self::Unchanged => false,
-        }
-    }
-
-    /// Make room for notes; `whole` gives the page as it was, out of the notes that there are.
-    #[cold]
-    fn grow(&mut self, whole: impl FnOnce(&[u16], &[u64]) -> Box<[u64]>) {
-        match self {
-            Self::Unchanged => *self = Self::Words { at: Vec::with_capacity(8), old: Vec::with_capacity(8) },
-            Self::Words { at, old } if at.len() < MOST_NOTES => {
-                // In small steps: there are many pages, and doubling leaves half of each unused.
-                at.reserve_exact(at.len() / 4 + 8);
-                old.reserve_exact(at.capacity() - old.len());
-            }
-            Self::Words { at, old } => *self = Self::Whole(whole(at, old)),
-            Self::Whole(_) => {}
-        }
-    }
-}
-
-fn word_of_bytes(bytes: &[u8]) -> u64 {
-    let mut word = [0; WORD_BYTES];
-    word[..bytes.len()].copy_from_slice(bytes);
-    u64::from_ne_bytes(word)
 }
 
 /// Changes of a chain whose former state is still being read; nobody else makes any meanwhile.
 pub(super) struct Changes<'a> {
-    frozen: &'a Frozen,
+    links: usize,
     state: MutexGuard<'a, State>,
 }
 
 impl Changes<'_> {
-    /// A word of a link is about to be changed. `value` is what it has.
-    pub(super) fn note(&mut self, link: usize, word: usize, value: u64) {
+    /// A word of a link is about to be changed. `old` is what it has.
+    #[inline]
+    pub(super) fn note(&mut self, link: usize, word: usize, old: u64) {
         let State { next, notes } = &mut *self.state;
         let page = word / PAGE_WORDS;
-        // Links that the chain got since, and pages that are read already, concern nobody.
-        let Some(array) = self.frozen.bits.get(link).filter(|_| (link, page) >= *next) else { return };
-        let Some(pages) = notes.get_mut(link) else { return };
-        if pages.is_empty() {
-            pages.resize_with(array.len().div_ceil(PAGE_BYTES), Page::default);
-        }
-        let Some(page_notes) = pages.get_mut(page) else { return };
-        let place = (word % PAGE_WORDS) as u16;
-        if page_notes.note(place, value) {
+        // Pages that are read already, and links that the chain got since, concern nobody.
+        if (link, page) < *next || link >= self.links {
             return;
         }
-        let before = page_notes.bytes();
-        page_notes.grow(|at, old| page_as_it_was(array, page, at, old));
-        // A page takes less as a whole than its notes did.
-        self.frozen.noted.fetch_add(page_notes.bytes().wrapping_sub(before), Ordering::Relaxed);
-        page_notes.note(place, value);
+        let note = Note { link: link as u16, page: page as u32, word: (word % PAGE_WORDS) as u16, old };
+        match notes.last_mut() {
+            Some(piece) if piece.len() < piece.capacity() => piece.push(note),
+            _ => {
+                // Of many filters few have many notes.
+                let mut piece = Vec::with_capacity(FIRST_NOTES << notes.len().min(MOST_DOUBLINGS));
+                piece.push(note);
+                notes.push(piece);
+            }
+        }
     }
-}
-
-/// A page with the noted words put back.
-fn page_as_it_was(array: &BitArray, page: usize, at: &[u16], old: &[u64]) -> Box<[u64]> {
-    let start = page * PAGE_BYTES;
-    let mut bytes = vec![0; PAGE_BYTES.min(array.len() - start)];
-    array.copy_bytes(start, &mut bytes);
-    let mut words: Box<[u64]> = bytes.chunks(WORD_BYTES).map(word_of_bytes).collect();
-    at.iter().zip(old).rev().for_each(|(at, old)| words[usize::from(*at)] = *old);
-    words
 }
 
 #[cfg(test)]
@@ -309,7 +296,7 @@ mod tests {
             }
             assert_eq!((&frozen.links, frozen.items), (&infos, items));
             assert!(read == bits.concat(), "seed {seed}");
-            assert!(frozen.is_over() && frozen.noted_bytes() == 0);
+            assert!(frozen.is_over());
             add(&mut chain, &mut random, false);
             let again = bits_of(&chain);
             let frozen = chain.freeze(2).unwrap();
