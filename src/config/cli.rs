@@ -178,6 +178,11 @@ fn attached(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
             out.push(OsString::from_vec([b"--", directive.name.as_bytes(), b"=", word.as_bytes()].concat()));
         }
         if out.len() == before {
+            // As in Redis, '--save' alone means none.
+            let mut arg = arg;
+            if directive.kind == Kind::SavePoints {
+                arg.push("=");
+            }
             out.push(arg);
         }
     }
@@ -275,6 +280,24 @@ mod tests {
         let limits = settings(&["--client-output-buffer-limit", "normal", "1mb", "0", "0", "--timeout", "5"]);
         assert_eq!(limits.value_text(Id::ClientOutputBufferLimit), b"normal 1048576 0 0 pubsub 33554432 8388608 60");
         assert_eq!(limits.timeout(), 5);
+    }
+
+    #[test]
+    fn save_points_in_all_forms() {
+        for (args, points) in [
+            (&["--save"][..], ""),
+            (&["--save", "--timeout", "5"], ""),
+            (&["--save", "", "--timeout", "5"], ""),
+            (&["--save", "900", "1"], "900 1"),
+            (&["--save", "900", "1", "300", "10"], "900 1 300 10"),
+            (&["--save", "900 1", "--save", "300 10"], "900 1 300 10"),
+            (&["--save=60 5"], "60 5"),
+            (&["--timeout", "5"], "3600 1 300 100 60 10000"),
+        ] {
+            assert_eq!(settings(args).value_text(Id::Save), points.as_bytes(), "{args:?}");
+        }
+        refused(&["--save", "900"]);
+        refused(&["--save", "0 1"]);
     }
 
     #[test]
