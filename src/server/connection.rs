@@ -26,6 +26,7 @@ use crate::commands::context::{Context, Counters, Session};
 use crate::commands::dispatch::{LongCommand, Progress, Step, execute, write};
 use crate::config::{ClientClass, OutputLimit};
 use crate::keyspace::effect::Journal;
+use crate::persist::live::Standing;
 use crate::resp::{Limits, Reply, Scanner, encode_error};
 
 /// Replies waiting for a client that stop its further requests from being run.
@@ -199,8 +200,8 @@ struct Unconfirmed {
     /// Where they begin in the output.
     from: usize,
     count: usize,
-    /// The log's count of failures before they were given.
-    failures: u64,
+    /// How the log stood before they were given.
+    since: Standing,
 }
 
 /// What a read brought.
@@ -356,7 +357,7 @@ impl<S: Stream> Connection<'_, S> {
         if !log.confirms() {
             return;
         }
-        let Err(reason) = log.confirm(unconfirmed.failures).await else { return };
+        let Err(reason) = log.confirm(unconfirmed.since).await else { return };
         if let Some(buffers) = &mut self.buffers {
             buffers.output.truncate(unconfirmed.from);
             let text = format!(
@@ -507,7 +508,7 @@ impl<S: Stream> Connection<'_, S> {
     fn await_confirmation(&mut self) {
         let log = &self.shared.durability.live;
         if let Some(buffers) = self.buffers.as_ref().filter(|_| log.is_strict()) {
-            let new = || Unconfirmed { from: buffers.output.len(), count: 0, failures: log.failures() };
+            let new = || Unconfirmed { from: buffers.output.len(), count: 0, since: log.standing() };
             self.unconfirmed.get_or_insert_with(new);
         }
     }
