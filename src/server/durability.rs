@@ -444,7 +444,10 @@ impl Durability {
             (changes, position, logged) = (self.keyspace.totals().2, self.live.position(), self.live.is_on());
         });
         let mut fields = vec![(MOMENT_FIELD, moment.to_string())];
-        let (id, had_log) = (self.state.lock().log_id.clone(), self.state.lock().had_log);
+        let (id, had_log) = {
+            let state = self.state.lock();
+            (state.log_id.clone(), state.had_log)
+        };
         let place = match (logged, id) {
             (true, id) => id.map(|id| (id, position)),
             (false, _) if had_log => self.ended_log().map(|id| (id, u64::MAX)),
