@@ -244,7 +244,10 @@ pub struct World {
     /// A start that loads the log finds this state or a later one.
     confirmed: usize,
     /// A start that loads the snapshot does.
-    pub saved: usize,
+    saved: usize,
+    /// The states at the last snapshot that succeeded, and at those that failed since: one that failed at the very end may
+    /// have got its name.
+    attempts: Vec<usize>,
     /// The log on disk may be loaded by the next start: it belongs to this history.
     log_counts: bool,
     /// A log is on disk that does not say that it has ended.
@@ -264,6 +267,7 @@ impl World {
             history: vec![State { digest: 0, position: None }],
             confirmed: 0,
             saved: 0,
+            attempts: vec![0],
             log_counts: true,
             log_is_open: false,
             clock: 1 << 40,
@@ -314,6 +318,7 @@ impl World {
         self.history.iter_mut().for_each(|state| state.position = None);
         self.history[index].position = appendonly.then(|| machine.durability.live.position());
         self.saved = self.saved.min(index);
+        self.attempts.retain(|state| *state <= index);
         self.log_counts = appendonly;
         if appendonly {
             (self.confirmed, self.log_is_open) = (index, false);
@@ -431,9 +436,11 @@ impl World {
         assert_eq!(state.snapshots.ok, outcome.is_ok(), "{context}");
         assert!(state.last_save >= before && (outcome.is_ok() || state.last_save == before), "{context}");
         drop(state);
-        let places = [self.saved, self.last()];
+        self.attempts.push(self.last());
+        let places = self.attempts.clone();
         if outcome.is_ok() {
             self.saved = self.last();
+            self.attempts = vec![self.saved];
             self.log_counts |= !self.log_is_open;
         }
         let disk = self.disk.copy();
@@ -441,7 +448,7 @@ impl World {
         let machine = self.start_on(&disk, false).unwrap_or_else(|error| panic!("{context}: after SAVE: {error}"));
         let found = digest(&machine.contents());
         let is_whole = places.iter().any(|state| self.history[*state].digest == found);
-        assert!(is_whole, "{context}: the snapshot is the old one or the new one");
+        assert!(is_whole, "{context}: the snapshot is an old one or the new one");
         outcome.is_ok()
     }
 
