@@ -320,9 +320,9 @@ impl World {
         self.saved = self.saved.min(index);
         self.attempts.retain(|state| *state <= index);
         self.log_counts = appendonly;
-        if appendonly {
-            (self.confirmed, self.log_is_open) = (index, false);
-        }
+        // A log that was not loaded belongs to another history.
+        self.confirmed = if appendonly { index } else { 0 };
+        self.log_is_open &= !appendonly;
         machine.keyspace.clock().set(self.clock);
         self.machine = Some(machine);
         self.sweep();
