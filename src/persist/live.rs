@@ -729,3 +729,6 @@ impl Committer {
         self.log.wake_waiting();
     }
 }
+
+#[cfg(test)]
+mod tests;
