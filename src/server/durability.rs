@@ -369,16 +369,16 @@ impl Durability {
         };
         match (&outcome, history) {
             (Ok(_), history) => {
-                tracing::info!("{} in {:.3} s", describe(kind), time.as_secs_f64());
+                tracing::info!("{} saved in {:.3} s", describe(kind), time.as_secs_f64());
                 if let Some(history) = history {
                     *history = History { ok: true, count: history.count + 1, time: Some(time), tried: None };
                 }
             }
             (Err(_), _) if running.progress.stop.load(Ordering::Relaxed) => {
-                tracing::info!("given up: {}", describe(kind));
+                tracing::info!("{} given up", describe(kind));
             }
             (Err(reason), history) => {
-                tracing::error!("failed: {}: {reason}", describe(kind));
+                tracing::error!("{} could not be saved: {reason}", describe(kind));
                 if let Some(history) = history {
                     (history.ok, history.tried) = (false, Some(Instant::now()));
                 }
@@ -755,10 +755,10 @@ fn policy_of(settings: &Settings) -> SyncPolicy {
 
 fn describe(kind: Kind) -> &'static str {
     match kind {
-        Kind::Snapshot => "snapshot saved",
-        Kind::Base | Kind::FirstBase => "base of the log saved",
-        Kind::LastSync => "log switched off",
-        Kind::Backup => "backup saved",
+        Kind::Snapshot => "snapshot",
+        Kind::Base | Kind::FirstBase => "base of the log",
+        Kind::LastSync => "end of the log",
+        Kind::Backup => "backup",
     }
 }
 

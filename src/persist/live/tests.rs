@@ -198,7 +198,15 @@ fn what_is_confirmed_is_kept_whatever_fails() {
     let number = |variable: &str, default: u64| {
         std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
     };
-    let (rounds, seed) = (150 * number("SEENDB_FAULT_ROUNDS", 1), number("SEENDB_SEED", 1));
+    let first = number("SEENDB_SEED", 1);
+    for seed in first..first + 6 * number("SEENDB_FAULT_ROUNDS", 1) {
+        live(seed);
+    }
+}
+
+/// A log lives through trouble of this seed.
+fn live(seed: u64) {
+    const ROUNDS: u64 = 150;
     let log = LiveLog::start_with(PACE).expect("a thread");
     log.set_policy(SyncPolicy::Always);
     let world = World {
@@ -225,7 +233,7 @@ fn what_is_confirmed_is_kept_whatever_fails() {
             });
         }
         let mut random = Rng::with_seed(seed);
-        for round in 0..rounds {
+        for round in 0..ROUNDS {
             world.trouble(&mut random, &format!("seed {seed}, round {round}"));
         }
         world.log.set_policy(SyncPolicy::Always);
@@ -234,7 +242,10 @@ fn what_is_confirmed_is_kept_whatever_fails() {
     block_on(world.log.confirm_all(), "the end").expect("the disk works");
     world.check(seed, "at the end");
     let (changes, confirmed) = (world.tape.lock().len(), world.confirmed.lock().len());
-    println!("{changes} changes, {confirmed} confirmed, {} refused", world.refused.load(Ordering::Relaxed));
+    println!(
+        "seed {seed}: {changes} changes, {confirmed} confirmed, {} refused",
+        world.refused.load(Ordering::Relaxed)
+    );
     world.log.end();
 }
 
