@@ -16,7 +16,7 @@
 //!
 //! | what | then |
 //! | --- | --- |
-//! | the disk is slow | under `everysec`, once the oldest change is unsynced for [`MOST_AT_RISK`], and whenever more than the buffer's limit waits, those who want to change something wait too; nobody else does |
+//! | the disk is slow | under `everysec`, once the oldest change is unsynced for [`Pace::most_at_risk`], and whenever more than the buffer's limit waits, those who want to change something wait too; nobody else does |
 //! | a write fails (disk full) | changes are refused; it is tried again ten times a second, and nothing is lost |
 //! | a sync fails | changes are refused, until a new base is on disk: what the system had in its memory may be lost, and it would not say so again |
 //!
@@ -48,12 +48,30 @@ pub enum SyncPolicy {
     Never = 2,
 }
 
-/// The oldest change that is not synced is at most so old under `everysec`, or further changes wait.
-pub const MOST_AT_RISK: Duration = Duration::from_millis(1800);
-/// Under `everysec` a sync begins so long after the one before began.
-const SYNC_INTERVAL: Duration = Duration::from_secs(1);
-/// What was committed is written at the latest after this time, so that the end of the process costs no more.
-const WRITE_INTERVAL: Duration = Duration::from_millis(50);
+/// When the log's thread does what; tests choose shorter times.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// What was committed is written at the latest after this time, so that the end of the process costs no more.
+    pub write: Duration,
+    /// Under `everysec` a sync begins so long after the one before began.
+    pub sync: Duration,
+    /// A write that failed is tried again after this time.
+    pub retry: Duration,
+    /// The oldest change that is not synced is at most so old under `everysec`, or further changes wait.
+    pub most_at_risk: Duration,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self {
+            write: Duration::from_millis(50),
+            sync: Duration::from_secs(1),
+            retry: Duration::from_millis(100),
+            most_at_risk: Duration::from_millis(1800),
+        }
+    }
+}
+
 /// This many bytes are written at once.
 const WRITE_AT_BYTES: usize = 1 << 20;
 /// More than this waits for the disk only if a single record is larger.
@@ -62,8 +80,6 @@ const BUFFER_BYTES: usize = 64 << 20;
 const BUFFER_BYTES_WITHOUT_FILE: usize = 512 << 20;
 /// A buffer of more bytes is given back after use.
 const KEPT_BYTES: usize = 4 << 20;
-/// A write that failed is tried again after this time.
-const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Whether changes may be made now.
 pub enum Gate {
@@ -75,26 +91,52 @@ pub enum Gate {
     Refused(String),
 }
 
-const OPEN: u8 = 0;
-const FULL: u8 = 1;
-const FAILED: u8 = 2;
+const OPEN: u64 = 0;
+const FULL: u64 = 1;
+const FAILED: u64 = 2;
+
+/// How the log stands at a moment: in the two lowest bits the gate ([`OPEN`], [`FULL`] or [`FAILED`]), above them how often
+/// writing or syncing began to fail. Both are one number, so that nobody sees the one without the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing(u64);
+
+impl Standing {
+    const GATE: u64 = 3;
+    const FAILURE: u64 = 4;
+
+    fn gate(self) -> u64 {
+        self.0 & Self::GATE
+    }
+
+    /// Whether changes are refused.
+    #[must_use]
+    pub fn has_failed(self) -> bool {
+        self.gate() == FAILED
+    }
+
+    fn with_gate(self, gate: u64) -> Self {
+        Self(self.0 & !Self::GATE | gate)
+    }
+}
 
 /// The log while the server runs. Switched off, it does nothing.
+///
+/// Locks are taken in the order `control`, `buffer`, `health`; `waiting` and `latch` are the last.
 pub struct LiveLog {
+    /// Replies wait for it, and changes are refused when it fails.
     on: AtomicBool,
+    /// Changes are recorded. Switched under the locks of all keys, so that no group is recorded by half.
+    records: AtomicBool,
     /// There is a file to write to: only from then on is anything promised.
     has_file: AtomicBool,
     policy: AtomicU8,
-    /// [`OPEN`], [`FULL`] or [`FAILED`].
-    gate: AtomicU8,
-    /// Where the last record ends.
+    pace: Pace,
+    standing: AtomicU64,
+    /// Where the last record ends. It never goes back, not even when another log is begun: whoever still waits for a
+    /// position of the one before does not wait for one that is far away in this one.
     position: AtomicU64,
     /// All before this is safe.
     synced: AtomicU64,
-    /// How often the log was switched on: positions of an earlier one mean nothing.
-    generation: AtomicU64,
-    /// How often writing or syncing began to fail.
-    failures: AtomicU64,
     syncs: AtomicU64,
     buffer: Mutex<Buffer>,
     control: Mutex<Control>,
@@ -140,15 +182,6 @@ pub struct Health {
     pub last_sync_time: Duration,
 }
 
-/// Where a base begins to stand for what is in the log.
-#[derive(Clone, Copy, Debug)]
-pub struct Cut {
-    /// All that was recorded before.
-    pub position: u64,
-    /// Whether a sync had failed by then.
-    pub after_failure: bool,
-}
-
 /// The log cannot say that a change is kept; why.
 #[derive(Clone, Debug)]
 pub struct Unconfirmed(pub String);
@@ -159,15 +192,23 @@ impl LiveLog {
     /// # Errors
     /// Those of the system, which gives no thread.
     pub fn start() -> std::io::Result<Arc<Self>> {
+        Self::start_with(Pace::default())
+    }
+
+    /// The same at this pace.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn start_with(pace: Pace) -> std::io::Result<Arc<Self>> {
         let log = Arc::new(Self {
             on: AtomicBool::new(false),
+            records: AtomicBool::new(false),
             has_file: AtomicBool::new(false),
             policy: AtomicU8::new(SyncPolicy::EverySecond as u8),
-            gate: AtomicU8::new(OPEN),
+            pace,
+            standing: AtomicU64::new(OPEN),
             position: AtomicU64::new(0),
             synced: AtomicU64::new(0),
-            generation: AtomicU64::new(0),
-            failures: AtomicU64::new(0),
             syncs: AtomicU64::new(0),
             buffer: Mutex::new(Buffer { limit: BUFFER_BYTES, ..Buffer::default() }),
             control: Mutex::default(),
@@ -200,6 +241,8 @@ impl LiveLog {
     /// Choose when the log is synced.
     pub fn set_policy(&self, policy: SyncPolicy) {
         self.policy.store(policy as u8, Ordering::Relaxed);
+        // Under the lock, or the thread misses it between its look and its sleep.
+        let _control = self.control.lock();
         self.wake.notify_one();
     }
 
@@ -215,12 +258,10 @@ impl LiveLog {
         self.synced.load(Ordering::Acquire)
     }
 
-    /// Which failure the log suffers from now, if it does. As long as that is the same, nothing is changed: it is asked for
-    /// before commands run, and given to [`confirm`](Self::confirm) after them.
+    /// How the log stands now, to be compared with later by [`confirm`](Self::confirm).
     #[must_use]
-    pub fn failure(&self) -> Option<u64> {
-        let failures = self.failures.load(Ordering::Acquire);
-        (self.gate.load(Ordering::Acquire) == FAILED).then_some(failures)
+    pub fn standing(&self) -> Standing {
+        Standing(self.standing.load(Ordering::Acquire))
     }
 
     /// Syncs so far.
@@ -247,23 +288,28 @@ impl LiveLog {
         self.buffer.lock().oldest().map_or(Duration::ZERO, |since| since.elapsed())
     }
 
-    /// Begin to log, at this position: under the locks of the cut of a first base, or before anybody changes anything. Records
-    /// are kept in memory until there is a [writer](Self::with_writer).
+    /// Begin to log, at this position, which is not before that of an earlier log: under the locks of the cut of a first base,
+    /// or before anybody changes anything. Records are kept in memory until there is a [writer](Self::with_writer).
     pub fn switch_on(&self, position: u64) {
         let mut buffer = self.buffer.lock();
         *buffer = Buffer { limit: BUFFER_BYTES_WITHOUT_FILE, ..Buffer::default() };
-        self.control.lock().wanted = 0;
-        self.generation.fetch_add(1, Ordering::AcqRel);
         self.position.store(position, Ordering::Release);
         self.synced.store(position, Ordering::Release);
         self.on.store(true, Ordering::Release);
+        self.records.store(true, Ordering::Release);
     }
 
-    /// Log nothing any more. What waits is told that all is well: nobody asks for a log now.
+    /// Record nothing any more: the first half of switching off, under the locks of all keys. What was recorded is still
+    /// written, and waited for.
+    pub fn stop_recording(&self) {
+        self.records.store(false, Ordering::Release);
+    }
+
+    /// The second half, by the thread that writes: what waits is told that all is well, since nobody asks for a log now.
     pub fn switch_off(&self) {
+        self.records.store(false, Ordering::Release);
         self.on.store(false, Ordering::Release);
         self.has_file.store(false, Ordering::Release);
-        self.control.lock().wanted = 0;
         let mut buffer = self.buffer.lock();
         *buffer = Buffer { limit: BUFFER_BYTES, ..Buffer::default() };
         self.synced.store(self.position(), Ordering::Release);
@@ -273,27 +319,33 @@ impl LiveLog {
         self.wake_waiting();
     }
 
-    /// The position of a cut: all that is recorded is before it. Called under the locks of the cut. After a failed sync nothing
-    /// from before it will be written any more: the base that is cut here has it, and the log can go on from it.
+    /// The position of the cut of a base: all that is recorded is before it; and whether the log needs that base. Called under
+    /// the locks of the cut. After a failed sync nothing from before it will be written any more: the base has it.
     #[must_use]
-    pub fn cut(&self) -> Cut {
+    pub fn cut(&self) -> (u64, bool) {
         let mut buffer = self.buffer.lock();
-        let after_failure = self.health.lock().needs_base;
-        if after_failure {
+        let needed = self.health.lock().needs_base;
+        if needed {
             buffer.bytes.clear();
             (buffer.since, buffer.unsynced_since) = (None, None);
         }
-        Cut { position: self.position(), after_failure }
+        (self.position(), needed)
     }
 
-    /// Work on the files, on the thread that writes them, and wait for it. There is none while the log is off.
+    /// Work on the files, on the thread that writes them, and wait for it; `None` if that thread has ended. There is no writer
+    /// while the log is off.
     pub fn with_writer<R: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Option<LogWriter>) -> R + Send + 'static,
     ) -> Option<R> {
         let (sender, receiver) = std::sync::mpsc::sync_channel(1);
         let order: Order = Box::new(move |writer| drop(sender.send(work(writer))));
-        self.control.lock().orders.push(order);
+        let mut control = self.control.lock();
+        if control.end {
+            return None;
+        }
+        control.orders.push(order);
+        drop(control);
         self.wake.notify_one();
         receiver.recv().ok()
     }
@@ -307,11 +359,12 @@ impl LiveLog {
     /// Whether changes may be made now.
     #[must_use]
     pub fn gate(&self) -> Gate {
-        match self.gate.load(Ordering::Relaxed) {
+        match self.standing().gate() {
             OPEN => Gate::Open,
             FULL => {
                 let latch = self.latch.lock().clone();
-                if self.gate.load(Ordering::Acquire) == FULL { Gate::Wait(Wait::new(latch)) } else { Gate::Open }
+                // Asked again: a latch that was taken after the gate was opened would never be released.
+                if self.standing().gate() == FULL { Gate::Wait(Wait::new(latch)) } else { Gate::Open }
             }
             // Without an error it is about to open. Until it has, a change that passed here would count as refused.
             _ => Gate::Refused(self.health.lock().error.clone().unwrap_or_else(|| "try again".to_owned())),
@@ -328,15 +381,26 @@ impl LiveLog {
     fn look_at_gate(&self, buffer: &MutexGuard<'_, Buffer>) {
         let late = self.policy() == SyncPolicy::EverySecond
             && buffer.limit == BUFFER_BYTES
-            && buffer.oldest().is_some_and(|since| since.elapsed() > MOST_AT_RISK);
+            && buffer.oldest().is_some_and(|since| since.elapsed() > self.pace.most_at_risk);
         let gate = if late || buffer.bytes.len() > buffer.limit { FULL } else { OPEN };
-        if self.gate.load(Ordering::Relaxed) != FAILED {
-            self.set_gate(gate);
-        }
+        // A failure ends only when the log is written again.
+        self.move_gate(|standing| (!standing.has_failed()).then(|| standing.with_gate(gate)));
     }
 
-    fn set_gate(&self, gate: u8) {
-        if self.gate.swap(gate, Ordering::AcqRel) == FULL && gate != FULL {
+    fn set_gate(&self, gate: u64) {
+        self.move_gate(|standing| Some(standing.with_gate(gate)));
+    }
+
+    /// The log began to fail.
+    fn shut_gate(&self) {
+        let failed = |standing: Standing| Standing(standing.0 + Standing::FAILURE).with_gate(FAILED);
+        self.move_gate(|standing| (!standing.has_failed()).then(|| failed(standing)));
+    }
+
+    fn move_gate(&self, step: impl Fn(Standing) -> Option<Standing>) {
+        let step_number = |now| step(Standing(now)).map(|next| next.0);
+        let before = self.standing.fetch_update(Ordering::AcqRel, Ordering::Acquire, step_number);
+        if before.is_ok_and(|before| Standing(before).gate() == FULL) && self.standing().gate() != FULL {
             std::mem::take(&mut *self.latch.lock()).release();
         }
     }
@@ -347,12 +411,15 @@ impl LiveLog {
         self.is_strict() && self.synced() < self.position()
     }
 
-    /// Wait until all that is committed now is synced. `failure` is what [`failure`](Self::failure) said before the commands ran
-    /// whose replies wait: if the log suffered from one already, and still does from the same, they have changed nothing.
-    pub fn confirm(self: &Arc<Self>, failure: Option<u64>) -> Confirm {
-        // Read first: were the log switched off and on in between, its new position would mean the old log's.
-        let generation = self.generation.load(Ordering::Acquire);
-        Confirm { log: self.clone(), generation, position: self.position(), failure, asked: false }
+    /// Wait until all that is committed now is synced, for replies to commands that ran since the log [stood](Self::standing)
+    /// like this: if it was failing already and has been ever since, they have changed nothing.
+    pub fn confirm(self: &Arc<Self>, since: Standing) -> Confirm {
+        Confirm { log: self.clone(), position: self.position(), since: Some(since), asked: false }
+    }
+
+    /// Wait until all that is committed now is synced, whoever has changed it and when.
+    pub fn confirm_all(self: &Arc<Self>) -> Confirm {
+        Confirm { log: self.clone(), position: self.position(), since: None, asked: false }
     }
 
     fn append(&self, head: &[u8], records: &[u8]) {
@@ -377,7 +444,7 @@ impl LiveLog {
     }
 
     fn wake_waiting(&self) {
-        let (synced, failing) = (self.synced(), self.gate.load(Ordering::Acquire) == FAILED);
+        let (synced, failing) = (self.synced(), self.standing().has_failed());
         let mut waiting = self.waiting.lock();
         let ready: Vec<Waker> =
             waiting.extract_if(.., |(position, _)| failing || *position <= synced).map(|(_, waker)| waker).collect();
@@ -394,25 +461,25 @@ impl Buffer {
 
 impl Journal for LiveLog {
     fn record(&self, db: usize, name: &[u8], effect: &Effect<'_>) {
-        if self.is_on() {
+        if self.records.load(Ordering::Relaxed) {
             stage(db, name, effect);
         }
     }
 
     fn commit(&self) {
-        if self.is_on() {
+        if self.records.load(Ordering::Relaxed) {
             with_staged(|head, records| self.append(head, records));
         }
     }
 
     fn suspend(&self, group: &mut Group) {
-        if self.is_on() {
+        if self.records.load(Ordering::Relaxed) {
             suspend(group);
         }
     }
 
     fn commit_group(&self, group: Group) {
-        if self.is_on() {
+        if self.records.load(Ordering::Relaxed) {
             unit(&group, |head, records| self.append(head, records));
         }
     }
@@ -425,23 +492,22 @@ impl Journal for LiveLog {
 /// Ends when a position is synced, or when that cannot be said.
 pub struct Confirm {
     log: Arc<LiveLog>,
-    generation: u64,
     position: u64,
-    failure: Option<u64>,
+    /// How the log stood before what was changed; none if that does not count.
+    since: Option<Standing>,
     asked: bool,
 }
 
 impl Confirm {
     fn outcome(&self) -> Option<Result<(), Unconfirmed>> {
-        let is_past = self.generation != self.log.generation.load(Ordering::Acquire);
-        if self.log.synced() >= self.position || !self.log.is_on() || is_past {
+        if self.log.synced() >= self.position || !self.log.is_on() {
             return Some(Ok(()));
         }
-        if self.log.gate.load(Ordering::Acquire) != FAILED {
+        let standing = self.log.standing();
+        if !standing.has_failed() {
             return None;
         }
-        // Read behind the gate, and before it by `failure`: so no failure in between can go unseen.
-        if self.failure == Some(self.log.failures.load(Ordering::Acquire)) {
+        if self.since == Some(standing) {
             return Some(Ok(()));
         }
         let error = self.log.health.lock().error.clone().unwrap_or_default();
@@ -496,19 +562,20 @@ impl Committer {
     fn run(mut self) {
         loop {
             let due = self.wait();
+            let end = due.end;
             due.orders.into_iter().for_each(|order| {
                 // What was committed before an order is written before it.
                 self.write();
                 order(&mut self.writer);
                 self.take_over();
             });
-            if due.write || due.sync || due.end {
+            if due.write || due.sync || end {
                 self.write();
             }
-            if due.sync || due.end {
+            if due.sync || end {
                 self.sync();
             }
-            if due.end {
+            if end {
                 if let Some(writer) = self.writer.take()
                     && let Err(error) = writer.close()
                 {
@@ -533,7 +600,7 @@ impl Committer {
                 let buffer = log.buffer.lock();
                 (buffer.since, buffer.bytes.len())
             };
-            let write_at = since.map(|since| if bytes >= WRITE_AT_BYTES { now } else { since + WRITE_INTERVAL });
+            let write_at = since.map(|since| if bytes >= WRITE_AT_BYTES { now } else { since + log.pace.write });
             let has_held = !self.held.is_empty();
             let unsynced = self.writer.as_ref().is_some_and(|writer| writer.synced() < writer.position());
             let sync_at = match policy {
@@ -565,7 +632,7 @@ impl Committer {
     fn take_over(&mut self) {
         self.log.has_file.store(self.writer.is_some(), Ordering::Release);
         let Some(writer) = &self.writer else {
-            self.held = Vec::new();
+            (self.held, self.not_before) = (Vec::new(), None);
             return;
         };
         let mut buffer = self.log.buffer.lock();
@@ -613,7 +680,7 @@ impl Committer {
             return;
         }
         let begun = Instant::now();
-        self.next_sync = begun + SYNC_INTERVAL;
+        self.next_sync = begun + self.log.pace.sync;
         match writer.sync() {
             Ok(()) => {
                 let synced = writer.synced();
@@ -636,7 +703,7 @@ impl Committer {
 
     fn failed(&mut self, error: &WriteError) {
         let first = self.not_before.is_none();
-        self.not_before = Some(Instant::now() + RETRY_INTERVAL);
+        self.not_before = Some(Instant::now() + self.log.pace.retry);
         let needs_base = !matches!(error, WriteError::Again(_));
         let mut health = self.log.health.lock();
         let news = first || needs_base != health.needs_base;
@@ -645,9 +712,8 @@ impl Committer {
         drop(health);
         if news {
             tracing::error!("the append-only log cannot be written, changes are refused: {error}");
-            self.log.failures.fetch_add(1, Ordering::AcqRel);
         }
-        self.log.set_gate(FAILED);
+        self.log.shut_gate();
         self.log.wake_waiting();
     }
 
@@ -661,3 +727,6 @@ impl Committer {
         self.log.wake_waiting();
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -27,6 +27,7 @@ use crate::commands::dispatch::{LongCommand, Progress, Step, execute, write};
 use crate::config::{ClientClass, OutputLimit};
 use crate::keyspace::effect::Journal;
 use crate::keyspace::latch::Wait;
+use crate::persist::live::Standing;
 use crate::resp::{Limits, Reply, Scanner, encode_error};
 
 /// Replies waiting for a client that stop its further requests from being run.
@@ -200,8 +201,8 @@ struct Unconfirmed {
     /// Where they begin in the output.
     from: usize,
     count: usize,
-    /// What the log suffered from before they were given.
-    failure: Option<u64>,
+    /// How the log stood before they were given.
+    since: Standing,
 }
 
 /// What a read brought.
@@ -357,7 +358,7 @@ impl<S: Stream> Connection<'_, S> {
         if !log.confirms() {
             return;
         }
-        let Err(reason) = log.confirm(unconfirmed.failure).await else { return };
+        let Err(reason) = log.confirm(unconfirmed.since).await else { return };
         if let Some(buffers) = &mut self.buffers {
             buffers.output.truncate(unconfirmed.from);
             let text = format!(
@@ -511,7 +512,7 @@ impl<S: Stream> Connection<'_, S> {
     fn await_confirmation(&mut self) {
         let log = &self.shared.durability.live;
         if let Some(buffers) = self.buffers.as_ref().filter(|_| log.is_strict()) {
-            let new = || Unconfirmed { from: buffers.output.len(), count: 0, failure: log.failure() };
+            let new = || Unconfirmed { from: buffers.output.len(), count: 0, since: log.standing() };
             self.unconfirmed.get_or_insert_with(new);
         }
     }

@@ -3,6 +3,7 @@
 //! One *job* runs at a time, on a thread of its own: a snapshot, a new base for the log, a backup for a client. What is asked for
 //! meanwhile is refused or waits its turn, as in Redis.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,15 +21,31 @@ use crate::keyspace::Keyspace;
 use crate::keyspace::latch::{Latch, Wait};
 use crate::keyspace::snapshot::Snapshot;
 use crate::persist::files::{Files, FolderLock};
-use crate::persist::live::{Cut, Gate, LiveLog, SyncPolicy};
-use crate::persist::log::{Base, LogWriter, SEGMENT_BYTES, next_base_name};
+use crate::persist::live::{Gate, LiveLog, SyncPolicy};
+use crate::persist::log::reader::read_manifest;
+use crate::persist::log::{Base, LogWriter, SEGMENT_BYTES, next_base_name, remove_unnamed_bases};
 use crate::persist::recovery::{LOG_ID_FIELD, LOG_POSITION_FIELD, LoadProgress, MOMENT_FIELD};
 use crate::persist::snapshot::save::{self, save};
 
-/// After a snapshot or a base that failed the next one is tried so much later.
-const RETRY: Duration = Duration::from_secs(5);
-/// A base that the log needs to go on at all is tried again sooner.
-const NEEDED_RETRY: Duration = Duration::from_secs(1);
+/// Sizes and times that tests choose smaller.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Scale {
+    /// Bytes of a segment of the log.
+    pub(super) segment_bytes: u64,
+    /// After a snapshot or a base that failed the next one is tried so much later.
+    pub(super) retry: Duration,
+    /// A base that the log needs to go on at all is tried again sooner.
+    pub(super) needed_retry: Duration,
+}
+
+impl Default for Scale {
+    fn default() -> Self {
+        Self { segment_bytes: SEGMENT_BYTES, retry: Duration::from_secs(5), needed_retry: Duration::from_secs(1) }
+    }
+}
+
+/// Who waits for a sync while the log fails looks again after this time.
+const SYNC_RETRY: Duration = Duration::from_millis(50);
 
 /// What a file for a client is called, behind `temp-` and the number of the process.
 pub(super) const BACKUP_NAME: &str = "backup.rdb";
@@ -42,6 +59,8 @@ pub(super) enum Kind {
     Base,
     /// The first base: with its cut the log begins.
     FirstBase,
+    /// The end of the log: it is switched off.
+    LastSync,
     /// A snapshot for a client.
     Backup,
 }
@@ -50,6 +69,18 @@ impl Kind {
     pub(super) fn is_base(self) -> bool {
         matches!(self, Self::Base | Self::FirstBase)
     }
+
+    /// Whether it works on the log, not on a snapshot.
+    pub(super) fn is_of_log(self) -> bool {
+        self.is_base() || self == Self::LastSync
+    }
+}
+
+/// What is done to the log after the job under way.
+struct Scheduled {
+    /// The log follows the setting: it may be switched on, or off. Otherwise it gets a new base.
+    switch: bool,
+    job: Arc<Job>,
 }
 
 /// The job under way.
@@ -80,8 +111,7 @@ impl Default for History {
 pub(super) struct State {
     pub(super) running: Option<Running>,
     save_scheduled: bool,
-    /// Who waits for a base that will be made after the job under way.
-    base_scheduled: Option<(Kind, Arc<Job>)>,
+    log_scheduled: Option<Scheduled>,
     pub(super) snapshots: History,
     pub(super) bases: History,
     /// When the last snapshot was made, in seconds since 1970.
@@ -91,6 +121,8 @@ pub(super) struct State {
     changes_saved: u64,
     save_points: Vec<SavePoint>,
     log_id: Option<String>,
+    /// There was a log, or an attempt to begin one, by this process.
+    had_log: bool,
     /// The cut of the log's base, and how long its file is.
     cut: u64,
     pub(super) base_bytes: u64,
@@ -103,7 +135,7 @@ pub(super) struct State {
 impl State {
     /// Whether a base will be made after the job under way.
     pub(super) fn base_is_scheduled(&self) -> bool {
-        self.base_scheduled.is_some()
+        self.log_scheduled.is_some()
     }
 }
 
@@ -112,6 +144,7 @@ pub(super) struct Durability {
     keyspace: Arc<Keyspace>,
     settings: Arc<Settings>,
     files: Arc<dyn Files>,
+    scale: Scale,
     pub(super) live: Arc<LiveLog>,
     pub(super) state: Mutex<State>,
     /// Data are being loaded.
@@ -133,12 +166,13 @@ impl Durability {
         settings: Arc<Settings>,
         live: Arc<LiveLog>,
         files: Arc<dyn Files>,
+        scale: Scale,
     ) -> Self {
         let now = unix_ms() / 1000;
         let state = State {
             running: None,
             save_scheduled: false,
-            base_scheduled: None,
+            log_scheduled: None,
             snapshots: History::default(),
             bases: History::default(),
             last_save: now,
@@ -146,6 +180,7 @@ impl Durability {
             changes_saved: 0,
             save_points: settings.save_points(),
             log_id: None,
+            had_log: false,
             cut: 0,
             base_bytes: 0,
             rewritten_bytes: 0,
@@ -156,6 +191,7 @@ impl Durability {
             keyspace,
             settings,
             files,
+            scale,
             live,
             state: Mutex::new(state),
             loading: AtomicBool::new(true),
@@ -170,6 +206,18 @@ impl Durability {
 
     pub(super) fn files(&self) -> &Arc<dyn Files> {
         &self.files
+    }
+
+    pub(super) fn keyspace(&self) -> &Keyspace {
+        &self.keyspace
+    }
+
+    pub(super) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    pub(super) fn segment_bytes(&self) -> u64 {
+        self.scale.segment_bytes
     }
 
     pub(super) fn snapshot_path(&self) -> PathBuf {
@@ -268,11 +316,11 @@ impl Durability {
                 Err(CommandError::text("ERR there is no append-only log to rewrite: 'appendonly' is 'no'"))
             }
             (Task::RewriteLog, None) => start(&mut state, Kind::Base),
-            (Task::RewriteLog, Some(kind)) if kind.is_base() => {
+            (Task::RewriteLog, Some(kind)) if kind.is_of_log() => {
                 Err(CommandError::text("ERR Background append only file rewriting already in progress"))
             }
             (Task::RewriteLog, Some(_)) => {
-                state.base_scheduled.get_or_insert_with(|| (Kind::Base, Arc::default()));
+                state.log_scheduled.get_or_insert_with(|| Scheduled { switch: false, job: Arc::default() });
                 Ok(Begun::Later)
             }
             (Task::SyncLog { timeout }, _) => Ok(Begun::Now(self.await_sync(timeout))),
@@ -283,13 +331,20 @@ impl Durability {
     /// A job that is done when all that is logged now is safe.
     fn await_sync(&self, timeout: u64) -> Arc<Job> {
         let job = Arc::new(Job::default());
-        let (confirmed, theirs) = (self.live.confirm(None), job.clone());
+        let (live, mut confirmed, theirs) = (self.live.clone(), self.live.confirm_all(), job.clone());
+        let synced = async move {
+            // While the log fails it is not synced, but may be in time.
+            while (&mut confirmed).await.is_err() {
+                tokio::time::sleep(SYNC_RETRY).await;
+            }
+            live.is_on()
+        };
         tokio::spawn(async move {
             let limit =
                 if timeout == 0 { Duration::from_secs(u64::from(u32::MAX)) } else { Duration::from_millis(timeout) };
-            theirs.finish(match tokio::time::timeout(limit, confirmed).await {
-                Ok(Ok(())) => Ok(JobDone::Done),
-                Ok(Err(unconfirmed)) => Err(unconfirmed.0),
+            theirs.finish(match tokio::time::timeout(limit, synced).await {
+                Ok(true) => Ok(JobDone::Done),
+                Ok(false) => Err("the log was switched off".to_owned()),
                 Err(_) => Ok(JobDone::TimedOut),
             });
         });
@@ -305,7 +360,9 @@ impl Durability {
         let own = self.clone();
         let run = move || {
             stand_back();
-            let outcome = own.make(kind, &progress);
+            // Should it panic, the next one can be begun all the same.
+            let made = catch_unwind(AssertUnwindSafe(|| own.make(kind, &progress)));
+            let outcome = made.unwrap_or_else(|_| Err("a fault of this program".to_owned()));
             own.finish(kind, outcome);
         };
         if let Err(error) = thread::Builder::new().name("seendb-save".into()).spawn(run) {
@@ -320,6 +377,7 @@ impl Durability {
             Kind::Snapshot => self.make_snapshot(progress).map(|()| JobDone::Done),
             Kind::Backup => self.make_backup(progress),
             Kind::Base | Kind::FirstBase => self.make_base(kind, progress).map(|()| JobDone::Done),
+            Kind::LastSync => self.end_log().map(|()| JobDone::Done),
         }
     }
 
@@ -328,33 +386,57 @@ impl Durability {
         let mut state = self.state.lock();
         let Some(running) = state.running.take() else { return };
         let time = running.begun.elapsed();
-        let history = if kind.is_base() { &mut state.bases } else { &mut state.snapshots };
-        match &outcome {
-            Ok(_) => {
+        let history = match kind {
+            Kind::Snapshot => Some(&mut state.snapshots),
+            Kind::Base | Kind::FirstBase => Some(&mut state.bases),
+            Kind::LastSync | Kind::Backup => None,
+        };
+        match (&outcome, history) {
+            (Ok(_), history) => {
                 tracing::info!("{} saved in {:.3} s", describe(kind), time.as_secs_f64());
-                if kind != Kind::Backup {
+                if let Some(history) = history {
                     *history = History { ok: true, count: history.count + 1, time: Some(time), tried: None };
                 }
             }
-            Err(_) if running.progress.stop.load(Ordering::Relaxed) => tracing::info!("{} given up", describe(kind)),
-            Err(reason) => {
+            (Err(_), _) if running.progress.stop.load(Ordering::Relaxed) => {
+                tracing::info!("{} given up", describe(kind));
+            }
+            (Err(reason), history) => {
                 tracing::error!("{} could not be saved: {reason}", describe(kind));
-                if kind != Kind::Backup {
+                if let Some(history) = history {
                     (history.ok, history.tried) = (false, Some(Instant::now()));
                 }
             }
         }
         self.look_at_failures(&state);
-        let next = if let Some((kind, job)) = state.base_scheduled.take() {
-            Some((kind, job))
-        } else {
-            std::mem::take(&mut state.save_scheduled).then(|| (Kind::Snapshot, Arc::default()))
-        };
-        if let Some((kind, job)) = next {
-            self.start(&mut state, kind, job);
+        let switches = state.log_scheduled.as_ref().is_some_and(|scheduled| scheduled.switch);
+        if kind == Kind::FirstBase && outcome.is_err() && !switches {
+            // There is no log, so the setting must not say that there is one.
+            let _ = self.settings.set(&[(b"appendonly", b"no")]);
         }
+        self.start_next(&mut state);
         drop(state);
         running.job.finish(outcome);
+    }
+
+    /// Begin what waits its turn; there is no job.
+    fn start_next(self: &Arc<Self>, state: &mut State) {
+        if let Some(Scheduled { switch, job }) = state.log_scheduled.take() {
+            let kind = match (switch, self.settings.appendonly(), self.live.is_on()) {
+                (true, true, false) => Some(Kind::FirstBase),
+                (true, false, true) => Some(Kind::LastSync),
+                (false, _, true) => Some(Kind::Base),
+                _ => None,
+            };
+            match kind {
+                Some(kind) => return drop(self.start(state, kind, job)),
+                // It is as the setting says already, or there is nothing to rewrite any more.
+                None => job.finish(Ok(JobDone::Done)),
+            }
+        }
+        if std::mem::take(&mut state.save_scheduled) {
+            self.start(state, Kind::Snapshot, Arc::default());
+        }
     }
 
     /// Cut: as soon as no key is away.
@@ -387,7 +469,16 @@ impl Durability {
             (changes, position, logged) = (self.keyspace.totals().2, self.live.position(), self.live.is_on());
         });
         let mut fields = vec![(MOMENT_FIELD, moment.to_string())];
-        if let (true, Some(id)) = (logged, self.state.lock().log_id.clone()) {
+        let (id, had_log) = {
+            let state = self.state.lock();
+            (state.log_id.clone(), state.had_log)
+        };
+        let place = match (logged, id) {
+            (true, id) => id.map(|id| (id, position)),
+            (false, _) if had_log => self.ended_log().map(|id| (id, u64::MAX)),
+            (false, _) => None,
+        };
+        if let Some((id, position)) = place {
             fields.push((LOG_ID_FIELD, id));
             fields.push((LOG_POSITION_FIELD, position.to_string()));
         }
@@ -407,36 +498,69 @@ impl Durability {
         Ok(JobDone::File(Arc::new(file)))
     }
 
-    fn make_base(self: &Arc<Self>, kind: Kind, progress: &Arc<save::Progress>) -> Result<(), String> {
+    /// The log on disk that has ended, though this may not stand in its manifest: a snapshot that is taken now has more than
+    /// it, and says so by a position that it never reaches.
+    fn ended_log(&self) -> Option<String> {
+        let manifest = read_manifest(&*self.files, &self.log_folder());
+        manifest.ok().flatten().map(|manifest| manifest.id.to_string())
+    }
+
+    fn make_base(self: &Arc<Self>, kind: Kind, progress: &save::Progress) -> Result<(), String> {
         let made = self.try_base(kind, progress);
         if made.is_err() && kind == Kind::FirstBase {
-            self.live.switch_off();
-            // There is no log, so the setting must not say that there is one.
-            let _ = self.settings.set(&[(b"appendonly", b"no")]);
+            // Whatever keeps it from being closed, its snapshots know that it has ended.
+            let _ = self.end_log();
         }
         made
     }
 
-    fn try_base(self: &Arc<Self>, kind: Kind, progress: &Arc<save::Progress>) -> Result<(), String> {
+    /// Switch the log off: recording ends at one moment, and then what was recorded is written.
+    fn end_log(&self) -> Result<(), String> {
+        loop {
+            match self.keyspace.lock_all(|_| true) {
+                Ok(_held) => break self.live.stop_recording(),
+                Err(wait) => block_on(wait),
+            }
+        }
+        let live = self.live.clone();
+        let closed = self.live.with_writer(move |slot| {
+            let closed = slot.take().map(|writer| writer.switch_off(unix_ms()));
+            live.switch_off();
+            closed
+        });
+        self.state.lock().log_id = None;
+        *self.folder_lock.lock() = None;
+        match closed.flatten() {
+            Some(Err(error)) => Err(format!("'{}': {error}", self.log_folder().display())),
+            _ => Ok(()),
+        }
+    }
+
+    fn try_base(self: &Arc<Self>, kind: Kind, progress: &save::Progress) -> Result<(), String> {
         let folder = self.log_folder();
         let refused = |error: std::io::Error| format!("'{}': {error}", folder.display());
         self.lock_folder()?;
+        self.state.lock().had_log = true;
+        // If the disk is full, it must not get fuller with every attempt.
+        self.live.with_writer({
+            let (files, folder) = (self.files.clone(), folder.clone());
+            move |slot| remove_unnamed_bases(&*files, &folder, slot.as_ref().map(LogWriter::manifest))
+        });
         let name = next_base_name(&*self.files, &folder).map_err(refused)?;
         let path = folder.join(&name);
-        let mut cut = Cut { position: 0, after_failure: false };
+        let (mut cut, mut needed) = (0, false);
         let snapshot = self.cut(|| {
             if kind == Kind::FirstBase {
-                self.live.switch_on(0);
+                self.live.switch_on(self.live.position());
             }
-            cut = self.live.cut();
+            (cut, needed) = self.live.cut();
         });
         let bytes = save(&*self.files, &path, snapshot, &self.options(Vec::new()), progress).map_err(refused)?;
-        let (files, base) = (self.files.clone(), Base { file: name, cut: cut.position });
-        let (log_folder, progress) = (folder.clone(), progress.clone());
-        let put = self.live.with_writer(move |slot| match progress.stop.load(Ordering::Relaxed) {
-            // The log may be switched off already: then the base must not begin another one, which lacks what came since its cut.
-            true => Err("given up".to_owned()),
-            false => put_base(slot, files, &log_folder, base, cut.after_failure),
+        let (files, base, log_folder) = (self.files.clone(), Base { file: name, cut }, folder.clone());
+        let segment_bytes = self.scale.segment_bytes;
+        let put = self.live.with_writer(move |slot| match kind {
+            Kind::FirstBase => begin_on(slot, files, &log_folder, base, segment_bytes),
+            _ => put_base(slot, base, needed),
         });
         let id = match put {
             Some(Ok(id)) => id,
@@ -444,47 +568,30 @@ impl Durability {
             None => return Err("the log's thread is gone".to_owned()),
         };
         let mut state = self.state.lock();
-        (state.log_id, state.cut, state.base_bytes) = (Some(id), cut.position, bytes);
+        (state.log_id, state.cut, state.base_bytes) = (Some(id), cut, bytes);
         state.rewritten_bytes = self.log_bytes(&state);
         drop(state);
         if kind == Kind::FirstBase {
             // Whoever hears that the log is on can rely on it for all that was answered before.
-            block_on(self.live.confirm(None)).map_err(|unconfirmed| unconfirmed.0)?;
+            block_on(self.live.confirm_all()).map_err(|unconfirmed| unconfirmed.0)?;
         }
         Ok(())
     }
 
-    /// Switch the log on or off, as the setting says now. The job is done when that is so on disk too.
+    /// Switch the log on or off, as the setting says now, or when the job under way is over. The job is done when that is so on
+    /// disk too.
     pub(super) fn switch_log(self: &Arc<Self>) -> Arc<Job> {
         let mut state = self.state.lock();
-        if self.settings.appendonly() {
-            if state.running.is_some() {
-                let (_, job) = state.base_scheduled.get_or_insert_with(|| (Kind::FirstBase, Arc::default()));
-                return job.clone();
+        let scheduled = state.log_scheduled.get_or_insert_with(|| Scheduled { switch: true, job: Arc::default() });
+        scheduled.switch = true;
+        let job = scheduled.job.clone();
+        match &state.running {
+            // What is made for a log that is to end is not needed.
+            Some(running) if running.kind.is_base() && !self.settings.appendonly() => {
+                running.progress.stop.store(true, Ordering::Relaxed);
             }
-            return self.start(&mut state, Kind::FirstBase, Arc::default());
-        }
-        if let Some(running) = state.running.as_ref().filter(|running| running.kind.is_base()) {
-            running.progress.stop.store(true, Ordering::Relaxed);
-        }
-        state.log_id = None;
-        if let Some((_, job)) = state.base_scheduled.take() {
-            job.finish(Err("switched off again".to_owned()));
-        }
-        drop(state);
-        let (own, job) = (self.clone(), Arc::new(Job::default()));
-        let theirs = job.clone();
-        let switch = move || {
-            let closed = own.live.with_writer(|slot| slot.take().map(|writer| writer.switch_off(unix_ms())));
-            own.live.switch_off();
-            *own.folder_lock.lock() = None;
-            theirs.finish(match closed.flatten() {
-                Some(Err(error)) => Err(error.to_string()),
-                _ => Ok(JobDone::Done),
-            });
-        };
-        if let Err(error) = thread::Builder::new().name("seendb-log-off".into()).spawn(switch) {
-            job.finish(Err(error.to_string()));
+            Some(_) => {}
+            None => self.start_next(&mut state),
         }
         job
     }
@@ -495,7 +602,7 @@ impl Durability {
         self.live.switch_on(position);
         self.live.with_writer(move |slot| *slot = Some(writer));
         let mut state = self.state.lock();
-        (state.log_id, state.cut, state.base_bytes) = (Some(id), cut, base_bytes);
+        (state.log_id, state.cut, state.base_bytes, state.had_log) = (Some(id), cut, base_bytes, true);
         state.rewritten_bytes = self.log_bytes(&state);
     }
 
@@ -527,14 +634,14 @@ impl Durability {
         }
         let waits = |history: &History, retry| history.tried.is_some_and(|tried| tried.elapsed() < retry);
         if health.needs_base {
-            return (!waits(&state.bases, NEEDED_RETRY)).then_some(Kind::Base);
+            return (!waits(&state.bases, self.scale.needed_retry)).then_some(Kind::Base);
         }
         let (unsaved, age) = (changes.saturating_sub(state.changes_saved), state.last_save_at.elapsed());
         let point = state
             .save_points
             .iter()
             .find(|point| unsaved > 0 && unsaved >= point.changes && age > Duration::from_secs(point.seconds));
-        if let Some(point) = point.filter(|_| !waits(&state.snapshots, RETRY)) {
+        if let Some(point) = point.filter(|_| !waits(&state.snapshots, self.scale.retry)) {
             tracing::info!("{unsaved} changes in {} seconds: saving", point.seconds);
             return Some(Kind::Snapshot);
         }
@@ -544,7 +651,7 @@ impl Durability {
             && percent > 0
             && bytes >= self.settings.auto_rewrite_min_size()
             && grown >= u128::from(state.rewritten_bytes.max(1)) * u128::from(percent);
-        if due && !waits(&state.bases, RETRY) {
+        if due && !waits(&state.bases, self.scale.retry) {
             tracing::info!("the log has grown to {bytes} bytes: rewriting it");
             return Some(Kind::Base);
         }
@@ -571,6 +678,33 @@ impl Durability {
     }
 
     async fn save_last(self: &Arc<Self>, saves: bool) -> Result<(), String> {
+        // A change that was let in just before may have come after the cut: then once more.
+        const TRIES: usize = 3;
+        for _ in 0..if saves { TRIES } else { 0 } {
+            let job = self.start_alone(Kind::Snapshot).await;
+            await_job(&job).await.map(drop)?;
+            if self.unsaved_changes() == 0 {
+                break;
+            }
+        }
+        if !saves {
+            self.stop_running().await;
+        }
+        Ok(())
+    }
+
+    /// Start a job once no other runs; those that do are given up. Clients may begin some at any time.
+    async fn start_alone(self: &Arc<Self>, kind: Kind) -> Arc<Job> {
+        loop {
+            self.stop_running().await;
+            let mut state = self.state.lock();
+            if state.running.is_none() {
+                return self.start(&mut state, kind, Arc::default());
+            }
+        }
+    }
+
+    async fn stop_running(&self) {
         loop {
             let job = self.state.lock().running.as_ref().map(|running| {
                 running.progress.stop.store(true, Ordering::Relaxed);
@@ -578,19 +712,9 @@ impl Durability {
             });
             match job {
                 Some(job) => drop(await_job(&job).await),
-                None => break,
+                None => return,
             }
         }
-        // A change that was let in just before may have come after the cut: then once more.
-        const TRIES: usize = 3;
-        for _ in 0..if saves { TRIES } else { 0 } {
-            let job = self.start(&mut self.state.lock(), Kind::Snapshot, Arc::default());
-            await_job(&job).await.map(drop)?;
-            if self.unsaved_changes() == 0 {
-                break;
-            }
-        }
-        Ok(())
     }
 
     /// Whoever waits to change something does not any more: the connections are about to end.
@@ -611,27 +735,30 @@ impl Durability {
     }
 }
 
-/// Put a base under the log; `after_failure`: a sync had failed before its cut.
-fn put_base(
+/// Put a base under the log; `needed`: a sync had failed before its cut. Returns the log's id.
+fn put_base(slot: &mut Option<LogWriter>, base: Base, needed: bool) -> Result<String, String> {
+    let Some(writer) = slot else { return Err("the log was switched off meanwhile".to_owned()) };
+    let put = match (writer.has_failed(), needed) {
+        // What was written between the cut and the failure is neither in the base nor safe.
+        (true, false) => return Err("a sync of the log failed meanwhile".to_owned()),
+        (true, true) => writer.restart_after_failure(base),
+        (false, _) => writer.retire(base),
+    };
+    put.map(|()| writer.manifest().id.to_string()).map_err(|error| error.to_string())
+}
+
+/// Begin a log on its first base. Returns its id.
+fn begin_on(
     slot: &mut Option<LogWriter>,
     files: Arc<dyn Files>,
     folder: &Path,
     base: Base,
-    after_failure: bool,
+    segment_bytes: u64,
 ) -> Result<String, String> {
-    let put = match slot {
-        // What was logged between its cut and the failure is in no other file than the one that is given up.
-        Some(writer) if writer.has_failed() && !after_failure => {
-            Err("a sync of the log failed since its cut".to_owned())
-        }
-        Some(writer) if writer.has_failed() => writer.restart_after_failure(base).map_err(|error| error.to_string()),
-        Some(writer) => writer.retire(base).map_err(|error| error.to_string()),
-        None => {
-            let created = LogWriter::create(files, folder, Some(base), SEGMENT_BYTES);
-            created.map(|writer| *slot = Some(writer)).map_err(|error| error.to_string())
-        }
-    };
-    put.map(|()| slot.as_ref().map(|writer| writer.manifest().id.to_string()).unwrap_or_default())
+    let writer = LogWriter::create(files, folder, Some(base), segment_bytes).map_err(|error| error.to_string())?;
+    let id = writer.manifest().id.to_string();
+    *slot = Some(writer);
+    Ok(id)
 }
 
 /// How a job ended.
@@ -656,6 +783,7 @@ fn describe(kind: Kind) -> &'static str {
     match kind {
         Kind::Snapshot => "snapshot",
         Kind::Base | Kind::FirstBase => "base of the log",
+        Kind::LastSync => "end of the log",
         Kind::Backup => "backup",
     }
 }

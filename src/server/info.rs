@@ -142,7 +142,7 @@ fn seconds(time: Option<Duration>) -> i64 {
 fn snapshots(durability: &Durability, lines: &mut Lines) {
     let unsaved = durability.unsaved_changes();
     let state = durability.state.lock();
-    let running = state.running.as_ref().filter(|running| !running.kind.is_base());
+    let running = state.running.as_ref().filter(|running| !running.kind.is_of_log());
     lines.add("rdb_changes_since_last_save", unsaved);
     lines.add("rdb_bgsave_in_progress", u8::from(running.is_some()));
     lines.add("rdb_last_save_time", state.last_save);

@@ -17,6 +17,8 @@ mod buffers;
 mod client;
 mod connection;
 mod durability;
+#[cfg(test)]
+mod durability_tests;
 mod files;
 mod info;
 mod listener;

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::client::Clients;
-use super::durability::Durability;
+use super::durability::{Durability, Scale};
 use super::memory_limit::MemoryLimit;
 use super::worker::Workers;
 use super::{allocator, files, info, logging};
@@ -67,7 +67,10 @@ impl Shared {
     pub(super) fn new(settings: Settings, files: u64, workers: Workers, log: Arc<LiveLog>) -> Self {
         let (keyspace, settings) = (Arc::new(Keyspace::new(Some(log.clone()))), Arc::new(settings));
         Self {
-            durability: Arc::new(Durability::new(keyspace.clone(), settings.clone(), log, Arc::new(RealFiles))),
+            durability: {
+                let (keyspace, settings) = (keyspace.clone(), settings.clone());
+                Arc::new(Durability::new(keyspace, settings, log, Arc::new(RealFiles), Scale::default()))
+            },
             memory: MemoryLimit::new(keyspace.clone(), settings.clone()),
             keyspace,
             clients: Clients::default(),

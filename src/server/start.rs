@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use super::durability::{BACKUP_NAME, Durability, await_job};
 use super::shared::Shared;
 use super::waiting::block_on;
-use crate::persist::log::{LogWriter, SEGMENT_BYTES};
+use crate::persist::log::LogWriter;
 use crate::persist::recovery::{Loaded, Recovery, Source};
 use crate::persist::snapshot::save::is_temporary;
 
@@ -23,10 +23,7 @@ pub(super) fn load(shared: &Arc<Shared>) -> Option<oneshot::Receiver<Result<(), 
     let (sender, receiver) = oneshot::channel();
     let own = shared.clone();
     let run = move || {
-        let outcome = load_all(&own);
-        if outcome.is_ok() {
-            own.durability.loading.store(false, Ordering::Release);
-        }
+        let outcome = load_all(&own.durability);
         // Nobody waits any more if the server ends.
         drop(sender.send(outcome));
     };
@@ -63,8 +60,12 @@ pub(super) fn seconds_left(durability: &Durability) -> u64 {
     if done == 0 { 0 } else { (elapsed * bytes.saturating_sub(done) as f64 / done as f64) as u64 }
 }
 
-fn load_all(shared: &Shared) -> Result<(), String> {
-    let (durability, settings) = (&shared.durability, &shared.settings);
+/// Load the data into the empty keyspace, and begin the log.
+///
+/// # Errors
+/// The sentence for the operator.
+pub(super) fn load_all(durability: &Arc<Durability>) -> Result<(), String> {
+    let (keyspace, settings) = (durability.keyspace(), durability.settings());
     let recovery = Recovery {
         files: durability.files().clone(),
         snapshot: durability.snapshot_path(),
@@ -77,10 +78,10 @@ fn load_all(shared: &Shared) -> Result<(), String> {
     if settings.appendonly() {
         durability.lock_folder()?;
     }
-    let loaded = recovery.run(&shared.keyspace, &durability.load).map_err(|error| error.to_string())?;
+    let loaded = recovery.run(keyspace, &durability.load).map_err(|error| error.to_string())?;
     remove_unfinished(&recovery);
     loaded.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
-    let keys: usize = (0..crate::keyspace::DATABASES).map(|db| shared.keyspace.len(db)).sum();
+    let keys: usize = (0..crate::keyspace::DATABASES).map(|db| keyspace.len(db)).sum();
     durability.loaded(keys as u64, loaded.expired);
     let from = match &loaded.source {
         Source::Nothing => "no file, as there is neither a snapshot nor a log".to_owned(),
@@ -89,7 +90,11 @@ fn load_all(shared: &Shared) -> Result<(), String> {
     };
     let seconds = durability.started.elapsed().as_secs_f64();
     tracing::info!("{keys} keys loaded in {seconds:.3} s from {from}");
-    if settings.appendonly() { begin_log(durability, &recovery, loaded) } else { Ok(()) }
+    if settings.appendonly() {
+        begin_log(durability, &recovery, loaded)?;
+    }
+    durability.loading.store(false, Ordering::Release);
+    Ok(())
 }
 
 /// Remove what a process that was killed has left unfinished.
@@ -123,11 +128,11 @@ fn begin_log(durability: &Arc<Durability>, recovery: &Recovery, loaded: Loaded) 
         Source::Log(end) => {
             let base = end.manifest.base.as_ref().map(|base| recovery.log.join(&base.file));
             let base_bytes = base.map_or(Ok(0), |path| files.open(&path).and_then(|file| file.length()));
-            let writer = LogWriter::open(files, &recovery.log, *end, SEGMENT_BYTES).map_err(fail)?;
+            let writer = LogWriter::open(files, &recovery.log, *end, durability.segment_bytes()).map_err(fail)?;
             durability.continue_log(writer, base_bytes.map_err(fail)?);
         }
         Source::Nothing => {
-            let writer = LogWriter::create(files, &recovery.log, None, SEGMENT_BYTES).map_err(fail)?;
+            let writer = LogWriter::create(files, &recovery.log, None, durability.segment_bytes()).map_err(fail)?;
             durability.continue_log(writer, 0);
         }
         // Until the first base is on disk no change could be kept.

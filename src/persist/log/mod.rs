@@ -34,7 +34,7 @@ pub use damage::Damage;
 pub use manifest::{Base, Manifest, ManifestError};
 pub use reader::{LogEnd, LogReader};
 pub use segment::SEGMENT_BYTES;
-pub use writer::{LogWriter, WriteError, next_base_name};
+pub use writer::{LogWriter, WriteError, next_base_name, remove_unnamed_bases};
 
 /// What one log has in all its files, and no other log has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use super::batch::{ALIGNMENT, Header, batch_bytes};
 use super::manifest::{self, Base, Manifest, Segment};
-use super::reader::LogEnd;
+use super::reader::{LogEnd, read_manifest};
 use super::segment;
 use super::{LogId, batch};
 use crate::persist::files::{File, Files};
@@ -422,6 +422,23 @@ fn settle(files: &dyn Files, path: &Path, (from, to): (u64, u64)) -> io::Result<
 pub fn next_base_name(files: &dyn Files, folder: &Path) -> io::Result<String> {
     let taken = files.list(folder)?.iter().filter_map(|name| base_number_of(name.to_str()?)).max();
     Ok(base_name(taken.unwrap_or(0) + 1))
+}
+
+/// Remove bases that no manifest names which may be the one that counts: that on disk, once its name is safe, and `own`, the
+/// last one that a writer has put there. They are left behind by attempts that failed.
+pub fn remove_unnamed_bases(files: &dyn Files, folder: &Path, own: Option<&Manifest>) {
+    let look = || -> Option<(Vec<PathBuf>, Option<Manifest>)> {
+        files.sync_folder(folder).ok()?;
+        Some((files.list(folder).ok()?, read_manifest(files, folder).ok()?))
+    };
+    let Some((names, found)) = look() else { return };
+    let bases: Vec<&Base> =
+        [own, found.as_ref()].into_iter().flatten().filter_map(|other| other.base.as_ref()).collect();
+    for name in names.iter().filter_map(|name| name.to_str()) {
+        if base_number_of(name).is_some() && bases.iter().all(|base| base.file != name) {
+            let _ = files.remove(&folder.join(name));
+        }
+    }
 }
 
 fn base_name(number: u64) -> String {
