@@ -78,6 +78,10 @@ const WRITE_AT_BYTES: usize = 1 << 20;
 const BUFFER_BYTES: usize = 64 << 20;
 /// The same while there is no file yet: all changes since the cut of the first base wait.
 const BUFFER_BYTES_WITHOUT_FILE: usize = 512 << 20;
+/// Under `always` a sync waits for further clients for at most so much of the time that the last one took.
+const GATHER_SHARE: u32 = 4;
+/// And not longer than this.
+const MOST_PATIENCE: Duration = Duration::from_millis(2);
 /// A buffer of more bytes is given back after use.
 const KEPT_BYTES: usize = 4 << 20;
 
@@ -161,6 +165,10 @@ struct Buffer {
 struct Control {
     /// Somebody wants everything up to here synced at once.
     wanted: u64,
+    /// How many have come to wait since the last sync began.
+    arrived: usize,
+    /// How many may come in all: those that the last sync served, and those that came meanwhile.
+    expected: usize,
     /// There is something in the buffer.
     filled: bool,
     orders: Vec<Order>,
@@ -527,8 +535,13 @@ impl Future for Confirm {
             self.asked = true;
             let mut control = self.log.control.lock();
             control.wanted = control.wanted.max(self.position);
+            control.arrived += 1;
+            // Those between the first and the last have nothing new to tell.
+            let news = control.arrived == 1 || control.arrived >= control.expected;
             drop(control);
-            self.log.wake.notify_one();
+            if news || self.log.policy() != SyncPolicy::Always {
+                self.log.wake.notify_one();
+            }
         }
         // The sync may have come in between.
         self.outcome().map_or(Poll::Pending, Poll::Ready)
@@ -544,6 +557,10 @@ struct Committer {
     next_sync: Instant,
     /// Not before this after a failure.
     not_before: Option<Instant>,
+    /// How many the sync under way serves.
+    served: usize,
+    /// The next sync waits for further clients until then.
+    gather_until: Option<Instant>,
 }
 
 /// What the thread does next.
@@ -556,7 +573,15 @@ struct Due {
 
 impl Committer {
     fn new(log: Arc<LiveLog>) -> Self {
-        Self { log, writer: None, held: Vec::new(), next_sync: Instant::now(), not_before: None }
+        Self {
+            log,
+            writer: None,
+            held: Vec::new(),
+            next_sync: Instant::now(),
+            not_before: None,
+            served: 0,
+            gather_until: None,
+        }
     }
 
     fn run(mut self) {
@@ -603,7 +628,11 @@ impl Committer {
             let write_at = since.map(|since| if bytes >= WRITE_AT_BYTES { now } else { since + log.pace.write });
             let has_held = !self.held.is_empty();
             let unsynced = self.writer.as_ref().is_some_and(|writer| writer.synced() < writer.position());
+            if !wanted {
+                control.arrived = 0;
+            }
             let sync_at = match policy {
+                SyncPolicy::Always if wanted => Some(self.gathered_at(&control, now)),
                 _ if wanted => Some(now),
                 SyncPolicy::Never => None,
                 SyncPolicy::Always => (unsynced || since.is_some()).then_some(write_at.unwrap_or(now)),
@@ -618,6 +647,9 @@ impl Committer {
             };
             if due.write || due.sync || due.end || !due.orders.is_empty() {
                 control.filled = false;
+                if due.sync {
+                    (self.served, self.gather_until) = (std::mem::take(&mut control.arrived), None);
+                }
                 return due;
             }
             let next = if usable { write_at.into_iter().chain(sync_at).min() } else { retry_at.filter(|_| sound) };
@@ -626,6 +658,17 @@ impl Committer {
                 None => log.wake.wait(&mut control),
             }
         }
+    }
+
+    /// When the next sync begins that somebody waits for. Clients that were served by the last one mostly come again within
+    /// a fraction of the time that it took; without a wait for them two halves of the clients would take turns, and each reply
+    /// would wait for two syncs.
+    fn gathered_at(&mut self, control: &Control, now: Instant) -> Instant {
+        if control.arrived >= control.expected {
+            return now;
+        }
+        let patience = (self.log.health.lock().last_sync_time / GATHER_SHARE).min(MOST_PATIENCE);
+        *self.gather_until.get_or_insert(now + patience)
     }
 
     /// Follow what an order did with the files.
@@ -692,6 +735,9 @@ impl Committer {
                 drop(buffer);
                 self.log.synced.fetch_max(synced, Ordering::AcqRel);
                 self.log.syncs.fetch_add(1, Ordering::Relaxed);
+                let mut control = self.log.control.lock();
+                control.expected = self.served + control.arrived;
+                drop(control);
                 let mut health = self.log.health.lock();
                 (health.last_sync, health.last_sync_time) = (Some(Instant::now()), begun.elapsed());
                 drop(health);
