@@ -152,7 +152,7 @@ fn the_log_is_switched_while_changes_go_on() {
                     if !running.load(Ordering::Relaxed) {
                         break;
                     }
-                    make_and_rename(keyspace, &format!("{client}-{}", n % 5), &format!("{client}-{}", n % 7));
+                    make_and_rename(keyspace, &format!("{client}-{n}"), &format!("{client}-{n} renamed"));
                     std::thread::yield_now();
                 }
             });
