@@ -378,6 +378,11 @@ pub trait Host: Sync {
         false
     }
 
+    /// Whether all that is logged now is safe.
+    fn log_is_synced(&self) -> bool {
+        false
+    }
+
     /// The text of `INFO` for these sections (lower case); all of them if none is named.
     fn info(&self, sections: &[String]) -> String;
 

@@ -91,8 +91,9 @@ pub const COMMANDS: &[Command] = &[
         summary: "Sends a snapshot, as `redis-cli --rdb` asks for it, and closes the connection.",
         complexity: "O(n), n keys",
         handler: |context, _| {
-            context.session.awaits_file = true;
-            wait_for(context, Task::Backup)
+            let outcome = wait_for(context, Task::Backup);
+            context.session.awaits_file = matches!(outcome, Err(Stop::Long(_)));
+            outcome
         },
         ..ROW
     },
@@ -140,8 +141,11 @@ fn rewrite_log(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
 fn wait_for_log(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let number = |at: usize| parse_integer(&args[at]).ok_or(CommandError::NotAnInteger);
     let (local, replicas, timeout) = (number(1)?, number(2)?, number(3)?);
-    if !(0..=1).contains(&local) || replicas < 0 {
+    if !(0..=1).contains(&local) {
         return Err(CommandError::text("ERR value is out of range, must be between 0 and 1").into());
+    }
+    if replicas < 0 {
+        return Err(CommandError::text("ERR value is out of range, must be positive").into());
     }
     let Ok(timeout) = u64::try_from(timeout) else {
         return Err(CommandError::text("ERR timeout is negative").into());
@@ -150,8 +154,8 @@ fn wait_for_log(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
         let text = "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.";
         return Err(CommandError::text(text).into());
     }
-    if !context.host.logs() || context.held.is_some() {
-        return Ok(log_reply(false));
+    if local == 0 || context.held.is_some() {
+        return Ok(log_reply(context.host.log_is_synced()));
     }
     match context.host.begin(Task::SyncLog { timeout })? {
         Begun::Now(job) => Err(Stop::Long(Box::new(LogAwaited(job)))),

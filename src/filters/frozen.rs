@@ -7,13 +7,14 @@
 //! **Cost.** Before-images of whole pages were tried first: the bits of an item lie far apart, so 1,000 adds copied 405 MB and
 //! took 1.1 s; by word it is 0.7 ms and 125 KB. A note is written behind the last one, 16 bytes; only the reader sorts them by
 //! page, where each takes ten. With a list for each page, and its writers going from list to list, an add took twice as long.
-//! A page with more than 4,096 notes keeps the first of each word only, so all notes together never take much more than the
-//! filter.
+//! A page with more than 4,096 notes keeps the first of each word only, and if the reader is far away, whoever adds a note
+//! sorts some: so all notes together never take much more than the filter.
 //!
 //! **Order.** Who changes a word holds a lock while it notes the word and then changes it. The reader copies a page without the
 //! lock, then takes it to fetch all notes and to say that the page is read: there is a note for every change that the copy may
 //! show. A word may be noted more than once; put back are the notes from the last to the first.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
@@ -30,6 +31,8 @@ const MOST_NOTES: usize = 4096;
 /// Notes are kept in pieces, so that none is ever moved: the first for so many, each further one for twice as many.
 const FIRST_NOTES: usize = 32;
 const MOST_DOUBLINGS: usize = 7;
+/// So many pieces may wait to be sorted, of 64 KiB each: two megabytes.
+const MOST_PIECES: usize = 32;
 
 /// A chain as it was at one moment.
 pub struct Frozen {
@@ -53,8 +56,8 @@ pub struct Frozen {
 struct State {
     /// The link and the page of it that are read next.
     next: (usize, usize),
-    /// Notes that the reader has not fetched.
-    notes: Vec<Vec<Note>>,
+    /// Notes that are not sorted yet, the oldest first.
+    notes: VecDeque<Vec<Note>>,
 }
 
 /// A word of a link as it was.
@@ -88,7 +91,7 @@ impl Frozen {
 
     /// Make changes, each of which is noted first.
     pub(super) fn changes(&self) -> Changes<'_> {
-        Changes { links: self.links.len(), state: self.state.lock() }
+        Changes { frozen: self, state: self.state.lock() }
     }
 
     /// Read the next page: `buffer` gets it. Pages are read in order, link after link; an empty buffer means the end.
@@ -119,16 +122,17 @@ impl Frozen {
     /// Put a note to its page.
     fn sort(&self, pages: &mut [Vec<Page>], note: &Note) {
         let link = usize::from(note.link);
-        if pages[link].is_empty() {
+        let Some(pages) = pages.get_mut(link) else { return };
+        if pages.is_empty() {
             let count = self.bits[link].len().div_ceil(PAGE_BYTES);
-            pages[link].resize_with(count, Page::default);
+            pages.resize_with(count, Page::default);
         }
-        pages[link][note.page as usize].note(note.word, note.old);
+        pages[note.page as usize].note(note.word, note.old);
     }
 
     /// Nobody reads any further: changes need not be noted any more.
     pub fn end(&self) {
-        *self.state.lock() = State { next: (usize::MAX, 0), notes: Vec::new() };
+        *self.state.lock() = State { next: (usize::MAX, 0), notes: VecDeque::new() };
         self.pages.lock().clear();
         self.over.store(true, Ordering::Release);
     }
@@ -169,7 +173,7 @@ impl<'a> FrozenBits<'a> {
 
 impl State {
     /// A page was read: all notes up to now.
-    fn pass(&mut self, (link, page): (usize, usize)) -> Vec<Vec<Note>> {
+    fn pass(&mut self, (link, page): (usize, usize)) -> VecDeque<Vec<Note>> {
         self.next = (link, page + 1);
         std::mem::take(&mut self.notes)
     }
@@ -215,7 +219,7 @@ impl Page {
 
 /// Changes of a chain whose former state is still being read; nobody else makes any meanwhile.
 pub(super) struct Changes<'a> {
-    links: usize,
+    frozen: &'a Frozen,
     state: MutexGuard<'a, State>,
 }
 
@@ -226,18 +230,31 @@ impl Changes<'_> {
         let State { next, notes } = &mut *self.state;
         let page = word / PAGE_WORDS;
         // Pages that are read already, and links that the chain got since, concern nobody.
-        if (link, page) < *next || link >= self.links {
+        if (link, page) < *next || link >= self.frozen.links.len() {
             return;
         }
         let note = Note { link: link as u16, page: page as u32, word: (word % PAGE_WORDS) as u16, old };
-        match notes.last_mut() {
+        match notes.back_mut() {
             Some(piece) if piece.len() < piece.capacity() => piece.push(note),
             _ => {
                 // Of many filters few have many notes.
                 let mut piece = Vec::with_capacity(FIRST_NOTES << notes.len().min(MOST_DOUBLINGS));
                 piece.push(note);
-                notes.push(piece);
+                notes.push_back(piece);
+                if notes.len() > MOST_PIECES {
+                    self.sort_oldest();
+                }
             }
+        }
+    }
+
+    /// Sort the oldest notes by page, where words that are noted again take nothing; the reader, if he is there, does it himself.
+    #[cold]
+    fn sort_oldest(&mut self) {
+        if let Some(mut pages) = self.frozen.pages.try_lock()
+            && let Some(oldest) = self.state.notes.pop_front()
+        {
+            oldest.iter().for_each(|note| self.frozen.sort(&mut pages, note));
         }
     }
 }

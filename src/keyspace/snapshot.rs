@@ -15,6 +15,7 @@
 //! **Databases that change places.** SWAPDB touches no entry. It is remembered which database at the cut the tables of each
 //! belonged to, and a shard in the middle of the walk is walked again.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -84,6 +85,13 @@ pub struct LargeImage {
 
 /// Database, life (0 for none), length of the name, length of the payload.
 const SMALL_HEAD: usize = 1 + 8 + 4 + 4;
+
+impl Drop for LargeImage {
+    /// Changes need not be noted any more, whether it was read to the end or not.
+    fn drop(&mut self) {
+        self.filter.end();
+    }
+}
 
 impl Images {
     /// Take the image of an old entry, which is current then.
@@ -213,6 +221,9 @@ pub struct Snapshot {
     expected: u64,
     count: u64,
     place: Place,
+    /// Tables that were flushed since the cut and are walked here, and where the first of them is walked.
+    flushed: VecDeque<(usize, Table)>,
+    flushed_cursor: u64,
 }
 
 /// Where the walk is.
@@ -253,7 +264,16 @@ impl Keyspace {
         let expected = sizes.iter().map(|(keys, _)| keys).sum();
         at_cut();
         drop(held);
-        Ok(Snapshot { keyspace: self.clone(), sink, sizes, expected, count: 0, place: Place::default() })
+        Ok(Snapshot {
+            keyspace: self.clone(),
+            sink,
+            sizes,
+            expected,
+            count: 0,
+            place: Place::default(),
+            flushed: VecDeque::new(),
+            flushed_cursor: 0,
+        })
     }
 }
 
@@ -279,6 +299,10 @@ impl Snapshot {
     /// Add to `images` what others handed over, and what the walk finds in about this time; for so long a shard is held, shared.
     pub fn step(&mut self, slice: Duration, images: &mut Images) -> Walk {
         self.collect(images);
+        if !self.flushed.is_empty() {
+            self.walk_flushed(slice, images);
+            return Walk::GoesOn;
+        }
         if self.place.shard < SHARDS {
             self.walk(slice, images);
             return Walk::GoesOn;
@@ -286,23 +310,39 @@ impl Snapshot {
         // Whoever handed something over under a lock is done with it after this.
         self.keyspace.shards.iter().for_each(|shard| drop(shard.0.write()));
         self.collect(images);
-        if self.count == self.expected { Walk::Ended } else { Walk::Incomplete }
+        match self.count == self.expected {
+            _ if !self.flushed.is_empty() => Walk::GoesOn,
+            true => Walk::Ended,
+            false => Walk::Incomplete,
+        }
     }
 
     fn collect(&mut self, images: &mut Images) {
         let mut handed = std::mem::take(&mut *self.sink.images.lock());
-        let tables = std::mem::take(&mut handed.tables);
+        self.flushed.extend(handed.tables.drain(..));
         let before = images.count;
         images.append(handed);
-        let epoch = self.keyspace.common.saving.epoch();
-        for (db, table) in &tables {
-            table.for_each(|entry| {
+        self.count += images.count - before;
+    }
+
+    /// Walk flushed tables, which nobody else has, for about this time.
+    fn walk_flushed(&mut self, slice: Duration, images: &mut Images) {
+        let until = Instant::now() + slice;
+        let common = &self.keyspace.common;
+        let (epoch, before) = (common.saving.epoch(), images.count);
+        while let Some((db, table)) = self.flushed.front() {
+            self.flushed_cursor = table.scan(self.flushed_cursor, |entry| {
                 if !entry.is_of(epoch) {
                     images.add(*db, entry, epoch);
                 }
             });
+            if self.flushed_cursor == 0 {
+                common.reaper.free_tables(self.flushed.pop_front().map(|(_, table)| table).into_iter().collect());
+            }
+            if Instant::now() >= until {
+                break;
+            }
         }
-        self.keyspace.common.reaper.free_tables(tables.into_iter().map(|(_, table)| table).collect());
         self.count += images.count - before;
     }
 
@@ -349,12 +389,15 @@ impl Drop for Snapshot {
         const SLICE: Duration = Duration::from_micros(200);
         let mut images = Images::default();
         while self.step(SLICE, &mut images) == Walk::GoesOn {
-            images.large.iter().for_each(|image| image.filter.end());
             images.clear();
             std::thread::yield_now();
         }
         let saving = &self.keyspace.common.saving;
         saving.active.store(false, Ordering::Relaxed);
         *saving.sink.lock() = None;
+        // Whoever is about to hand something over is done with it after this.
+        self.keyspace.shards.iter().for_each(|shard| drop(shard.0.write()));
+        let tables = std::mem::take(&mut self.sink.images.lock().tables);
+        self.keyspace.common.reaper.free_tables(tables.into_iter().map(|(_, table)| table).collect());
     }
 }

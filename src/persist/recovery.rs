@@ -86,6 +86,8 @@ pub struct Loaded {
     pub warnings: Vec<String>,
     /// Keys that were dropped because their life was over.
     pub expired: u64,
+    /// There is a log that was not loaded.
+    pub log_left: bool,
 }
 
 /// Where the data came from.
@@ -121,40 +123,65 @@ impl Recovery {
 
     fn load(&self, keyspace: &Keyspace, progress: &LoadProgress) -> Result<Loaded, RecoveryError> {
         let fail = in_file(&self.log);
-        let reader = self.open_log().map_err(|error| fail(&error))?;
         let snapshot = self.look_at_snapshot()?;
         let mut warnings = Vec::new();
+        let reader = match self.open_log() {
+            Err(error) if !self.appendonly => {
+                warnings.push(format!("'{}' holds a log that cannot be read: {error}", self.log.display()));
+                return Ok(Loaded {
+                    log_left: true,
+                    ..self.load_snapshot(snapshot.as_ref(), keyspace, progress, warnings)?
+                });
+            }
+            reader => reader.map_err(|error| fail(&error))?,
+        };
         let Some(reader) = reader else {
             return self.load_snapshot(snapshot.as_ref(), keyspace, progress, warnings);
         };
+        match self.prefers_snapshot(&reader, snapshot.as_ref(), &mut warnings)? {
+            true => {
+                Ok(Loaded { log_left: true, ..self.load_snapshot(snapshot.as_ref(), keyspace, progress, warnings)? })
+            }
+            false => self.load_log(reader, keyspace, progress, warnings),
+        }
+    }
+
+    /// Whether the snapshot is loaded although there is a log.
+    fn prefers_snapshot(
+        &self,
+        reader: &LogReader,
+        snapshot: Option<&SnapshotHead>,
+        warnings: &mut Vec<String>,
+    ) -> Result<bool, RecoveryError> {
+        let fail = in_file(&self.log);
         let manifest = reader.manifest().clone();
-        let own = snapshot.as_ref().filter(|snapshot| snapshot.log_id == Some(manifest.id.to_string()));
+        let own = snapshot.filter(|snapshot| snapshot.log_id == Some(manifest.id.to_string()));
+        let saved = own.and_then(|snapshot| snapshot.log_position);
+        let after_end = snapshot.zip(manifest.closed).is_some_and(|(snapshot, closed)| snapshot.moment >= closed);
         if !self.appendonly {
-            let end = reader.finish().map(|end| end.position);
-            let saved = own.and_then(|snapshot| snapshot.log_position);
-            let later_snapshot = snapshot.as_ref().zip(manifest.closed).is_some_and(|(s, closed)| s.moment >= closed);
-            if !later_snapshot && end.is_ok_and(|end| saved.is_none_or(|saved| saved < end)) {
+            let has_more =
+                || self.log_end().is_ok_and(|end| end.is_some_and(|end| saved.is_none_or(|saved| saved < end)));
+            if !after_end && has_more() {
                 warnings.push(format!(
                     "'{}' holds a log, which is not loaded because 'appendonly' is 'no', and may hold changes that the snapshot lacks",
                     self.log.display()
                 ));
             }
-            return self.load_snapshot(snapshot.as_ref(), keyspace, progress, warnings);
+            return Ok(true);
         }
-        if let (Some(closed), Some(snapshot)) = (manifest.closed, &snapshot)
-            && snapshot.moment >= closed
-        {
+        if after_end {
             warnings.push(format!(
                 "the log in '{}' was switched off before '{}' was saved: the snapshot is loaded, and a new log is begun",
                 self.log.display(),
                 self.snapshot.display()
             ));
-            return self.load_snapshot(Some(snapshot), keyspace, progress, warnings);
+            return Ok(true);
         }
-        if let Some(position) = own.and_then(|snapshot| snapshot.log_position) {
+        if let Some(position) = saved {
             // Reading the whole log twice is dear, but this is asked only where there is a snapshot of it.
             let end = match self.log_end() {
-                Err(LogError::Damaged(_)) if self.load_damaged => None,
+                // Up to there it would be loaded.
+                Err(LogError::Damaged(damage)) if self.load_damaged => Some(damage.position),
                 end => end.map_err(|error| fail(&error))?,
             };
             if end.is_some_and(|end| end < position) {
@@ -163,10 +190,10 @@ impl Recovery {
                     self.log.display(),
                     self.snapshot.display()
                 ));
-                return self.load_snapshot(snapshot.as_ref(), keyspace, progress, warnings);
+                return Ok(true);
             }
         }
-        self.load_log(reader, keyspace, progress, warnings)
+        Ok(false)
     }
 
     fn open_log(&self) -> Result<Option<LogReader>, LogError> {
@@ -193,12 +220,12 @@ impl Recovery {
         mut warnings: Vec<String>,
     ) -> Result<Loaded, RecoveryError> {
         if snapshot.is_none() {
-            return Ok(Loaded { source: Source::Nothing, warnings, expired: 0 });
+            return Ok(Loaded { source: Source::Nothing, warnings, expired: 0, log_left: false });
         }
         let now = Some(keyspace.clock().now());
         let report = self.read(&self.snapshot, keyspace, now, &progress.snapshot)?;
         self.tell(&self.snapshot, &report, &mut warnings);
-        Ok(Loaded { source: Source::Snapshot, warnings, expired: report.expired })
+        Ok(Loaded { source: Source::Snapshot, warnings, expired: report.expired, log_left: false })
     }
 
     fn read(
@@ -296,7 +323,7 @@ impl Recovery {
             }
             warnings.push(format!("'{}': {torn}", self.log.display()));
         }
-        Ok(Loaded { source: Source::Log(Box::new(end)), warnings, expired: 0 })
+        Ok(Loaded { source: Source::Log(Box::new(end)), warnings, expired: 0, log_left: false })
     }
 }
 

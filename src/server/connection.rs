@@ -544,6 +544,7 @@ impl<S: Stream> Connection<'_, S> {
 
     /// Wait, and send an empty line each second, as Redis does while it makes a snapshot for a client.
     async fn wait_audibly(&mut self, wait: Wait) {
+        self.confirm().await;
         let mut wait = pin!(wait);
         while tokio::time::timeout(Duration::from_secs(1), wait.as_mut()).await.is_err() {
             if let Some(buffers) = &mut self.buffers {

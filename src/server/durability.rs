@@ -110,7 +110,8 @@ impl Default for History {
 
 pub(super) struct State {
     pub(super) running: Option<Running>,
-    save_scheduled: bool,
+    /// Who waits for a snapshot that is taken after the job under way.
+    save_scheduled: Option<Arc<Job>>,
     log_scheduled: Option<Scheduled>,
     pub(super) snapshots: History,
     pub(super) bases: History,
@@ -122,7 +123,7 @@ pub(super) struct State {
     save_points: Vec<SavePoint>,
     log_id: Option<String>,
     /// There was a log, or an attempt to begin one, by this process.
-    had_log: bool,
+    pub(super) had_log: bool,
     /// The cut of the log's base, and how long its file is.
     cut: u64,
     pub(super) base_bytes: u64,
@@ -157,6 +158,8 @@ pub(super) struct Durability {
     folder_lock: Mutex<Option<FolderLock>>,
     /// Changes wait: the server is about to end.
     ending: AtomicBool,
+    /// It ends: nobody waits any more.
+    over: AtomicBool,
     ending_latch: Mutex<Arc<Latch>>,
 }
 
@@ -171,7 +174,7 @@ impl Durability {
         let now = unix_ms() / 1000;
         let state = State {
             running: None,
-            save_scheduled: false,
+            save_scheduled: None,
             log_scheduled: None,
             snapshots: History::default(),
             bases: History::default(),
@@ -200,6 +203,7 @@ impl Durability {
             failing: AtomicBool::new(false),
             folder_lock: Mutex::default(),
             ending: AtomicBool::new(false),
+            over: AtomicBool::new(false),
             ending_latch: Mutex::default(),
         }
     }
@@ -247,6 +251,11 @@ impl Durability {
         Ok(())
     }
 
+    /// Leave the log's folder to others.
+    pub(super) fn unlock_folder(&self) {
+        *self.folder_lock.lock() = None;
+    }
+
     /// Changes since the cut of the last snapshot.
     pub(super) fn unsaved_changes(&self) -> u64 {
         self.keyspace.totals().2.saturating_sub(self.state.lock().changes_saved)
@@ -273,6 +282,9 @@ impl Durability {
     pub(super) fn change_gate(&self) -> ChangeGate {
         if self.ending.load(Ordering::Relaxed) {
             let latch = self.ending_latch.lock().clone();
+            if self.over.load(Ordering::Acquire) {
+                return ChangeGate::Refused("ERR the server is ending, nothing can be changed any more".to_owned());
+            }
             if self.ending.load(Ordering::Acquire) {
                 return ChangeGate::Wait(Wait::new(latch));
             }
@@ -302,8 +314,11 @@ impl Durability {
             (Task::Save | Task::SaveInBackground { .. }, None) => start(&mut state, Kind::Snapshot),
             (Task::Backup, None) => start(&mut state, Kind::Backup),
             (Task::SaveInBackground { schedule: true }, Some(kind)) if kind != Kind::Snapshot => {
-                state.save_scheduled = true;
+                state.save_scheduled.get_or_insert_default();
                 Ok(Begun::Later)
+            }
+            (Task::Save, Some(kind)) if kind.is_of_log() => {
+                Ok(Begun::Now(state.save_scheduled.get_or_insert_default().clone()))
             }
             (Task::SaveInBackground { .. }, Some(kind)) if kind != Kind::Snapshot => Err(CommandError::text(
                 "ERR Another child process is active (AOF?): can't BGSAVE right now. Use BGSAVE SCHEDULE in order to \
@@ -359,7 +374,6 @@ impl Durability {
         state.running = Some(running);
         let own = self.clone();
         let run = move || {
-            stand_back();
             // Should it panic, the next one can be begun all the same.
             let made = catch_unwind(AssertUnwindSafe(|| own.make(kind, &progress)));
             let outcome = made.unwrap_or_else(|_| Err("a fault of this program".to_owned()));
@@ -434,8 +448,8 @@ impl Durability {
                 None => job.finish(Ok(JobDone::Done)),
             }
         }
-        if std::mem::take(&mut state.save_scheduled) {
-            self.start(state, Kind::Snapshot, Arc::default());
+        if let Some(job) = state.save_scheduled.take() {
+            self.start(state, Kind::Snapshot, job);
         }
     }
 
@@ -443,7 +457,11 @@ impl Durability {
     fn cut(&self, mut at_cut: impl FnMut()) -> Snapshot {
         loop {
             match self.keyspace.snapshot(&mut at_cut) {
-                Ok(snapshot) => return snapshot,
+                Ok(snapshot) => {
+                    // Not before: whoever holds all shards must not be kept from the processor.
+                    stand_back();
+                    return snapshot;
+                }
                 Err(wait) => block_on(wait),
             }
         }
@@ -456,17 +474,19 @@ impl Durability {
 
     fn make_snapshot(&self, progress: &save::Progress) -> Result<(), String> {
         let path = self.snapshot_path();
-        let (changes, moment) = self.save_to(&path, progress)?;
+        let changes = self.save_to(&path, progress)?;
         let mut state = self.state.lock();
-        (state.changes_saved, state.last_save, state.last_save_at) = (changes, moment / 1000, Instant::now());
+        (state.changes_saved, state.last_save, state.last_save_at) = (changes, unix_ms() / 1000, Instant::now());
         Ok(())
     }
 
-    /// Save a snapshot; the keyspace's count of changes at the cut, and the time before it.
-    fn save_to(&self, path: &Path, progress: &save::Progress) -> Result<(u64, u64), String> {
-        let (mut changes, mut position, mut logged, moment) = (0, 0, false, unix_ms());
+    /// Save a snapshot; returns the keyspace's count of changes at the cut.
+    fn save_to(&self, path: &Path, progress: &save::Progress) -> Result<u64, String> {
+        let (mut changes, mut position, mut logged, mut moment) = (0, 0, false, 0);
         let snapshot = self.cut(|| {
             (changes, position, logged) = (self.keyspace.totals().2, self.live.position(), self.live.is_on());
+            // Not before the cut: a log that was switched off meanwhile would seem to have more.
+            moment = unix_ms();
         });
         let mut fields = vec![(MOMENT_FIELD, moment.to_string())];
         let (id, had_log) = {
@@ -484,7 +504,7 @@ impl Durability {
         }
         save(&*self.files, path, snapshot, &self.options(fields), progress)
             .map_err(|error| format!("'{}': {error}", path.display()))?;
-        Ok((changes, moment))
+        Ok(changes)
     }
 
     fn make_backup(&self, progress: &save::Progress) -> JobOutcome {
@@ -529,7 +549,7 @@ impl Durability {
             closed
         });
         self.state.lock().log_id = None;
-        *self.folder_lock.lock() = None;
+        self.unlock_folder();
         match closed.flatten() {
             Some(Err(error)) => Err(format!("'{}': {error}", self.log_folder().display())),
             _ => Ok(()),
@@ -663,12 +683,20 @@ impl Durability {
     /// # Errors
     /// Why it could not be saved; the server goes on then.
     pub(super) async fn prepare_end(self: &Arc<Self>, how: ShutDown) -> Result<(), String> {
+        // From here on nobody changes anything, also if the data become ready only now.
+        self.ending.store(true, Ordering::Release);
         if self.loading.load(Ordering::Acquire) {
             return Ok(());
         }
-        self.ending.store(true, Ordering::Release);
         let saves = how.save.unwrap_or_else(|| !self.state.lock().save_points.is_empty());
-        let saved = self.save_last(saves).await;
+        let saved = match self.save_last(saves).await {
+            Ok(()) if self.live.is_on() => self
+                .live
+                .confirm_all()
+                .await
+                .map_err(|unconfirmed| format!("the log cannot be written: {}", unconfirmed.0)),
+            saved => saved,
+        };
         if saved.is_err() && !how.force {
             self.ending.store(false, Ordering::Release);
             std::mem::take(&mut *self.ending_latch.lock()).release();
@@ -719,8 +747,8 @@ impl Durability {
 
     /// Whoever waits to change something does not any more: the connections are about to end.
     pub(super) fn let_go(&self) {
-        self.failing.store(false, Ordering::Relaxed);
-        self.ending_latch.lock().release();
+        self.over.store(true, Ordering::Release);
+        std::mem::take(&mut *self.ending_latch.lock()).release();
     }
 
     /// Write and sync all that is logged, for the last time.

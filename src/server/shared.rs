@@ -156,6 +156,9 @@ impl Host for Shared {
     }
 
     fn approve_settings(&self, changes: &Prepared) -> Result<(), SetError> {
+        if changes.number(Id::AppendOnly).is_some() && self.is_loading() {
+            return Err(SetError::Refused(Id::AppendOnly.name(), "data are being loaded".to_owned()));
+        }
         match changes.number(Id::MaxClients) {
             Some(clients) if !files::allows(clients) => {
                 let reason = "the limit of open files allows fewer; raise it with 'ulimit -n' before the start";
@@ -216,6 +219,11 @@ impl Host for Shared {
 
     fn logs(&self) -> bool {
         self.durability.live.is_on()
+    }
+
+    fn log_is_synced(&self) -> bool {
+        let live = &self.durability.live;
+        live.is_on() && live.synced() >= live.position()
     }
 }
 

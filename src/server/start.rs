@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::durability::{BACKUP_NAME, Durability, await_job};
+use super::durability::{BACKUP_NAME, Durability, await_job, unix_ms};
 use super::shared::Shared;
 use super::waiting::block_on;
 use crate::persist::log::LogWriter;
@@ -75,7 +75,7 @@ pub(super) fn load_all(durability: &Arc<Durability>) -> Result<(), String> {
         load_damaged: settings.load_damaged(),
         threads: settings.threads(),
     };
-    if settings.appendonly() {
+    if recovery.appendonly {
         durability.lock_folder()?;
     }
     let loaded = recovery.run(keyspace, &durability.load).map_err(|error| error.to_string())?;
@@ -90,7 +90,10 @@ pub(super) fn load_all(durability: &Arc<Durability>) -> Result<(), String> {
     };
     let seconds = durability.started.elapsed().as_secs_f64();
     tracing::info!("{keys} keys loaded in {seconds:.3} s from {from}");
-    if settings.appendonly() {
+    if loaded.log_left {
+        leave_log(durability, &recovery);
+    }
+    if recovery.appendonly {
         begin_log(durability, &recovery, loaded)?;
     }
     durability.loading.store(false, Ordering::Release);
@@ -118,6 +121,22 @@ fn remove_where(recovery: &Recovery, folder: &Path, wanted: impl Fn(&str) -> boo
             tracing::info!("'{}' removed: it was never finished", folder.join(&name).display());
         }
     }
+}
+
+/// A log was not loaded. If a new one is to be begun in its place, it is kept under another name; if not, snapshots from now on
+/// say that they have more than it.
+fn leave_log(durability: &Durability, recovery: &Recovery) {
+    if !recovery.appendonly {
+        durability.state.lock().had_log = true;
+        return;
+    }
+    let name = recovery.log.file_name().unwrap_or_default().to_string_lossy();
+    let kept = recovery.log.with_file_name(format!("{name}.replaced-{}", unix_ms()));
+    match recovery.files.rename(&recovery.log, &kept) {
+        Ok(()) => tracing::warn!("the log that was not loaded is kept in '{}'", kept.display()),
+        Err(error) => tracing::warn!("the log that was not loaded cannot be kept: {error}"),
+    }
+    durability.unlock_folder();
 }
 
 /// Begin to log: where the log that was loaded ends, or anew.

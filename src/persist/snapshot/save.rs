@@ -247,9 +247,7 @@ impl<'a> Writer<'a> {
     fn large(&mut self, image: &LargeImage) -> io::Result<()> {
         self.end_block();
         self.key(image.db, image.life, &image.name);
-        let written = self.bits(&image.filter);
-        image.filter.end();
-        written?;
+        self.bits(&image.filter)?;
         self.end_block();
         Ok(())
     }
