@@ -117,7 +117,13 @@ async fn serve(shared: &Arc<Shared>, listeners: &Listeners) -> Result<(), String
             _ = interrupt.recv() => asked_to_end("SIGINT", (ShutDown::default(), Arc::default())),
             asked = shared.shutdown_asked() => asked_to_end("SHUTDOWN", asked),
         };
-        match shared.durability.prepare_end(how).await {
+        // Clients are served meanwhile.
+        let prepared = tokio::select! {
+            prepared = shared.durability.prepare_end(how) => prepared,
+            () = listeners.accept(shared) => continue,
+            () = keep_time(shared) => continue,
+        };
+        match prepared {
             Ok(()) => {
                 job.finish(Ok(JobDone::Done));
                 break;

@@ -50,6 +50,14 @@ fn has_damage(finding: &Finding) -> bool {
 }
 
 fn cut(files: &Arc<dyn Files>, folder: &Path, mut finding: Finding) -> Finding {
+    // Kept until the log is cut: a server that starts now does not get it.
+    let _lock = match files.lock_folder(folder) {
+        Ok(lock) => lock,
+        Err(error) => {
+            finding.fail(format!("not repaired: the folder is in use: {error}"));
+            return finding;
+        }
+    };
     let kept = match repair::fix(files, folder) {
         Ok(outcome) => outcome.map(|(_, kept)| kept).unwrap_or_default(),
         Err(error) => {
