@@ -3,11 +3,16 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use super::World;
 use super::world::{Machine, digest};
 use crate::commands::context::{Begun, ChangeGate, Task};
+use crate::filters::bloom::Shape;
 use crate::filters::bloom::options::SCALING;
+use crate::keyspace::Keyspace;
+use crate::keyspace::bloom::empty_filter;
+use crate::keyspace::effect::Effect;
 use crate::persist::live::Pace;
 use crate::persist::simulated::{Failure, Fault, SimulatedFiles};
 
@@ -112,41 +117,42 @@ fn a_log_that_fails_confirms_nothing_that_was_changed_before() {
     machine.wait(live.confirm_all(), "").expect("the disk works");
 }
 
+/// A group of two records.
+fn make_and_rename(keyspace: &Keyspace, from: &str, to: &str) {
+    let (from, to) = (from.as_bytes(), to.as_bytes());
+    let Ok(mut held) = keyspace.lock([(0, from), (0, to)].into_iter()) else { return };
+    let made = held.write(0, from, |cell| {
+        if cell.get().is_none() {
+            let shape = Shape::new(10, 0.01).expect("a shape");
+            cell.insert(empty_filter(cell.name(), &shape, SCALING, 2, None).expect("memory"));
+            cell.record(&Effect::BloomCreated { shape, options: SCALING, growth: 2, life: None });
+        }
+    });
+    // The log may be switched here.
+    std::thread::sleep(Duration::from_micros(100));
+    if made.is_ok() {
+        let renamed = held.rename(0, from, to);
+        assert!(matches!(renamed, Ok(Ok(()))), "nobody else has the keys");
+    }
+}
+
 /// The log goes off and on while changes and bases go on: none of a change is left half recorded, and nothing hangs.
 #[test]
 fn the_log_is_switched_while_changes_go_on() {
     let disk = SimulatedFiles::new(1);
     let settings = [("appendonly", "yes"), ("appendfsync", "always"), ("save", "")];
-    let pace = Pace { write: std::time::Duration::from_millis(1), ..Pace::default() };
+    let pace = Pace { write: Duration::from_millis(1), ..Pace::default() };
     let machine = Machine::start(Arc::new(disk.clone()), &settings, pace).expect("it starts");
     let running = AtomicBool::new(true);
     std::thread::scope(|scope| {
         for client in 0..3 {
-            let (keyspace, running) = (machine.keyspace.clone(), &running);
+            let (keyspace, running) = (&machine.keyspace, &running);
             scope.spawn(move || {
-                let mut n = 0_u64;
-                while running.load(Ordering::Relaxed) {
-                    n += 1;
-                    let (from, to) = (format!("{client}-{}", n % 5), format!("{client}-{}", n % 7));
-                    let keys = [(0, from.as_bytes()), (0, to.as_bytes())];
-                    if let Ok(mut held) = keyspace.lock(keys.into_iter()) {
-                        let _ = held.write(0, from.as_bytes(), |cell| {
-                            let made = (cell.get().is_none()).then(|| crate::filters::bloom::Shape::new(10, 0.01).ok());
-                            if let Some(shape) = made.flatten() {
-                                let filter =
-                                    crate::keyspace::bloom::empty_filter(cell.name(), &shape, SCALING, 2, None);
-                                cell.insert(filter.expect("memory"));
-                                let effect = crate::keyspace::effect::Effect::BloomCreated {
-                                    shape,
-                                    options: SCALING,
-                                    growth: 2,
-                                    life: None,
-                                };
-                                cell.record(&effect);
-                            }
-                        });
-                        let _ = held.rename(0, from.as_bytes(), to.as_bytes());
+                for n in 0_u64.. {
+                    if !running.load(Ordering::Relaxed) {
+                        break;
                     }
+                    make_and_rename(keyspace, &format!("{client}-{n}"), &format!("{client}-{n} renamed"));
                     std::thread::yield_now();
                 }
             });
