@@ -133,7 +133,8 @@ impl Recovery {
         if !self.appendonly {
             let end = reader.finish().map(|end| end.position);
             let saved = own.and_then(|snapshot| snapshot.log_position);
-            let later_snapshot = snapshot.as_ref().zip(manifest.closed).is_some_and(|(s, closed)| s.moment >= closed);
+            let foreign = snapshot.as_ref().filter(|_| own.is_none());
+            let later_snapshot = foreign.zip(manifest.closed).is_some_and(|(s, closed)| s.moment >= closed);
             if !later_snapshot && end.is_ok_and(|end| saved.is_none_or(|saved| saved < end)) {
                 warnings.push(format!(
                     "'{}' holds a log, which is not loaded because 'appendonly' is 'no', and may hold changes that the snapshot lacks",
@@ -142,7 +143,8 @@ impl Recovery {
             }
             return self.load_snapshot(snapshot.as_ref(), keyspace, progress, warnings);
         }
-        if let (Some(closed), Some(snapshot)) = (manifest.closed, &snapshot)
+        // One that names this log says more exactly which is later: both may be of the same millisecond.
+        if let (Some(closed), Some(snapshot), None) = (manifest.closed, &snapshot, own)
             && snapshot.moment >= closed
         {
             warnings.push(format!(
