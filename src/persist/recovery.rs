@@ -157,7 +157,9 @@ impl Recovery {
         let manifest = reader.manifest().clone();
         let own = snapshot.filter(|snapshot| snapshot.log_id == Some(manifest.id.to_string()));
         let saved = own.and_then(|snapshot| snapshot.log_position);
-        let after_end = snapshot.zip(manifest.closed).is_some_and(|(snapshot, closed)| snapshot.moment >= closed);
+        // One that names this log says more exactly which is later: both may be of the same millisecond.
+        let foreign = snapshot.filter(|_| own.is_none());
+        let after_end = foreign.zip(manifest.closed).is_some_and(|(snapshot, closed)| snapshot.moment >= closed);
         if !self.appendonly {
             let has_more =
                 || self.log_end().is_ok_and(|end| end.is_some_and(|end| saved.is_none_or(|saved| saved < end)));

@@ -170,3 +170,29 @@ fn the_log_is_switched_while_changes_go_on() {
     let again = Machine::start(Arc::new(disk.after_power_loss(1)), &settings, pace).expect("the log is sound");
     assert_eq!(digest(&again.contents()), digest(&machine.contents()));
 }
+
+/// A snapshot, a change and the end of the log in one millisecond: the log has more than the snapshot, and is loaded. One that
+/// is taken after the end is loaded, whatever the clock says.
+#[test]
+fn of_a_snapshot_and_a_log_that_ended_the_later_one_is_loaded() {
+    let settings = [("appendonly", "yes"), ("appendfsync", "always"), ("save", "")];
+    for round in 0..40 {
+        let disk = SimulatedFiles::new(round);
+        let mut machine = Machine::start(Arc::new(disk.clone()), &settings, Pace::default()).expect("it starts");
+        let save = |machine: &Machine| match machine.durability.begin(Task::Save) {
+            Ok(Begun::Now(job)) => machine.await_job(&job, "SAVE").expect("the disk works"),
+            _ => panic!("nothing else runs"),
+        };
+        machine.ask("BF.ADD k first", "").expect("the disk works");
+        save(&machine);
+        machine.ask("BF.ADD k second", "").expect("the disk works");
+        machine.settings.set(&[(b"appendonly", b"no")]).expect("the setting is right");
+        machine.await_job(&machine.durability.switch_log(), "").expect("the disk works");
+        for step in ["the log", "the snapshot"] {
+            let again = Machine::start(Arc::new(disk.copy()), &settings, Pace::default()).expect("it starts");
+            assert_eq!(digest(&again.contents()), digest(&machine.contents()), "round {round}: {step} is loaded");
+            machine.ask("BF.ADD k third", "").expect("nothing is waited for");
+            save(&machine);
+        }
+    }
+}
