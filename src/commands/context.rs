@@ -378,6 +378,11 @@ pub trait Host: Sync {
         false
     }
 
+    /// The switching on or off of the log that is under way.
+    fn log_switch(&self) -> Option<Arc<Job>> {
+        None
+    }
+
     /// Whether all that is logged now is safe.
     fn log_is_synced(&self) -> bool {
         false

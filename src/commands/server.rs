@@ -8,7 +8,7 @@ use super::keys::check_pattern;
 use super::persistence::Awaited;
 use super::table::{Argument, ArgumentKind, Command, Flags, KeySpec};
 use super::words::is;
-use crate::config::SetError;
+use crate::config::{Id, SetError};
 use crate::keyspace::clock::Clock;
 use crate::keyspace::entry::EntryRef;
 use crate::keyspace::glob;
@@ -230,11 +230,18 @@ fn config_set(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let words: Vec<&[u8]> = args.iter().skip(2).collect();
     let pairs: Vec<(&[u8], &[u8])> = words.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
     let prepared = context.settings.prepare(&pairs)?;
+    let switches_log = prepared.number(Id::AppendOnly).is_some();
+    if switches_log && context.held.is_some() {
+        // It holds what the work needs, and cannot wait for it.
+        let refused = SetError::Refused(Id::AppendOnly.name(), "not in a transaction".to_owned());
+        return Err(refused.into());
+    }
     context.host.approve_settings(&prepared)?;
-    match context.host.settings_changed(&context.settings.commit(prepared)) {
-        // A transaction holds what the work needs, and cannot wait for it.
-        Some(job) if context.held.is_none() => Err(Stop::Long(Box::new(Awaited::new(job, "CONFIG SET failed")))),
-        _ => Ok(Reply::Ok),
+    let job = context.host.settings_changed(&context.settings.commit(prepared));
+    // Who asks for what somebody else has begun waits for the same.
+    match job.or_else(|| context.host.log_switch().filter(|_| switches_log)) {
+        Some(job) => Err(Stop::Long(Box::new(Awaited::new(job, "CONFIG SET failed")))),
+        None => Ok(Reply::Ok),
     }
 }
 

@@ -6,7 +6,7 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// An open file, read and written at offsets.
@@ -40,6 +40,14 @@ pub trait File: Send + Sync {
     /// # Errors
     /// Those of the system.
     fn set_length(&self, length: u64) -> io::Result<()>;
+
+    /// Whether the file still has a name in some folder, so that it can be opened again.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn has_name(&self) -> io::Result<bool> {
+        Ok(true)
+    }
 
     /// The file's length in bytes.
     ///
@@ -158,6 +166,14 @@ impl Files for RealFiles {
     }
 
     fn open(&self, path: &Path) -> io::Result<Box<dyn File>> {
+        // A pipe would be waited for, and a name that leads nowhere is not the same as no name.
+        match fs::metadata(path) {
+            Ok(file) if !file.is_file() => return Err(io::Error::other("it is not a file")),
+            Err(error) if error.kind() == io::ErrorKind::NotFound && fs::symlink_metadata(path).is_ok() => {
+                return Err(io::Error::other("it is a symbolic link that leads nowhere"));
+            }
+            _ => {}
+        }
         Ok(Box::new(fs::File::open(path)?))
     }
 
@@ -232,5 +248,9 @@ impl File for fs::File {
 
     fn length(&self) -> io::Result<u64> {
         Ok(self.metadata()?.len())
+    }
+
+    fn has_name(&self) -> io::Result<bool> {
+        Ok(self.metadata()?.nlink() > 0)
     }
 }

@@ -25,7 +25,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -142,6 +142,8 @@ pub struct LiveLog {
     /// All before this is safe.
     synced: AtomicU64,
     syncs: AtomicU64,
+    /// Bytes that a write was tried with in vain.
+    held: AtomicUsize,
     buffer: Mutex<Buffer>,
     control: Mutex<Control>,
     wake: Condvar,
@@ -218,6 +220,7 @@ impl LiveLog {
             position: AtomicU64::new(0),
             synced: AtomicU64::new(0),
             syncs: AtomicU64::new(0),
+            held: AtomicUsize::new(0),
             buffer: Mutex::new(Buffer { limit: BUFFER_BYTES, ..Buffer::default() }),
             control: Mutex::default(),
             wake: Condvar::new(),
@@ -287,7 +290,7 @@ impl LiveLog {
     /// Bytes that wait to be written.
     #[must_use]
     pub fn buffered(&self) -> usize {
-        self.buffer.lock().bytes.len()
+        self.buffer.lock().bytes.len() + self.held.load(Ordering::Relaxed)
     }
 
     /// How old the oldest change is that is not synced.
@@ -714,6 +717,7 @@ impl Committer {
             }
             Err(error) => self.failed(&error),
         }
+        self.log.held.store(self.held.len(), Ordering::Relaxed);
     }
 
     fn sync(&mut self) {

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::files::Files;
-use super::log::{Damage, LogEnd, LogError, LogReader, repair};
+use super::log::{Damage, LogEnd, LogError, LogReader, repair, segment};
 use super::redo::{Failed, Redo};
 use super::snapshot::read::{self, Report};
 use crate::codec::rdb::{Input, Reader};
@@ -136,6 +136,9 @@ impl Recovery {
             reader => reader.map_err(|error| fail(&error))?,
         };
         let Some(reader) = reader else {
+            if self.appendonly {
+                self.refuse_log_without_manifest()?;
+            }
             return self.load_snapshot(snapshot.as_ref(), keyspace, progress, warnings);
         };
         match self.prefers_snapshot(&reader, snapshot.as_ref(), &mut warnings)? {
@@ -198,6 +201,22 @@ impl Recovery {
         Ok(false)
     }
 
+    /// A log without its manifest must not be taken for nothing, and removed when a new one is begun.
+    fn refuse_log_without_manifest(&self) -> Result<(), RecoveryError> {
+        for name in self.files.list(&self.log).unwrap_or_default() {
+            let is_segment = name.to_str().is_some_and(|name| segment::number_of(name).is_some());
+            let has_records = || segment::has_records(&*self.files.open(&self.log.join(&name))?);
+            if is_segment && has_records().map_err(|error| in_file(&self.log.join(&name))(&error))? {
+                return Err(in_file(&self.log)(&format!(
+                    "'{}' has changes, but there is no manifest that says what they belong to; put it back, or move the \
+                     folder away to begin a new log",
+                    name.display()
+                )));
+            }
+        }
+        Ok(())
+    }
+
     fn open_log(&self) -> Result<Option<LogReader>, LogError> {
         LogReader::open(self.files.clone(), &self.log)
     }
@@ -226,6 +245,13 @@ impl Recovery {
         }
         let now = Some(keyspace.clock().now());
         let report = self.read(&self.snapshot, keyspace, now, &progress.snapshot)?;
+        if report.keys == 0 && report.dropped.count > 0 {
+            // The next snapshot would take its place.
+            let what = report.dropped.listed.first().map(ToString::to_string).unwrap_or_default();
+            return Err(in_file(&self.snapshot)(&format!(
+                "nothing in it is sound: {what}; move it away to begin anew"
+            )));
+        }
         self.tell(&self.snapshot, &report, &mut warnings);
         Ok(Loaded { source: Source::Snapshot, warnings, expired: report.expired, log_left: false })
     }

@@ -124,6 +124,8 @@ pub(super) struct State {
     log_id: Option<String>,
     /// There was a log, or an attempt to begin one, by this process.
     pub(super) had_log: bool,
+    /// There is a log that was not loaded.
+    pub(super) foreign_log: bool,
     /// The cut of the log's base, and how long its file is.
     cut: u64,
     pub(super) base_bytes: u64,
@@ -184,6 +186,7 @@ impl Durability {
             save_points: settings.save_points(),
             log_id: None,
             had_log: false,
+            foreign_log: false,
             cut: 0,
             base_bytes: 0,
             rewritten_bytes: 0,
@@ -249,6 +252,37 @@ impl Durability {
             })?);
         }
         Ok(())
+    }
+
+    /// Keep a log that was not loaded under another name: another one is about to be begun.
+    ///
+    /// # Errors
+    /// It cannot be kept.
+    fn set_log_aside(&self) -> Result<(), String> {
+        let mut state = self.state.lock();
+        if !state.foreign_log {
+            return Ok(());
+        }
+        let folder = self.log_folder();
+        let name = folder.file_name().unwrap_or_default().to_string_lossy();
+        let kept = folder.with_file_name(format!("{name}.replaced-{}", unix_ms()));
+        self.files.rename(&folder, &kept).map_err(|error| {
+            format!("the log in '{}' was not loaded, and cannot be kept: {error}", folder.display())
+        })?;
+        tracing::warn!("the log that was not loaded is kept in '{}'", kept.display());
+        state.foreign_log = false;
+        drop(state);
+        self.unlock_folder();
+        Ok(())
+    }
+
+    /// The switching on or off of the log that is under way or will be.
+    pub(super) fn log_switch(&self) -> Option<Arc<Job>> {
+        let state = self.state.lock();
+        let switches = |running: &&Running| matches!(running.kind, Kind::FirstBase | Kind::LastSync);
+        let scheduled = state.log_scheduled.as_ref().filter(|scheduled| scheduled.switch);
+        let running = state.running.as_ref().filter(switches);
+        scheduled.map(|scheduled| scheduled.job.clone()).or(running.map(|running| running.job.clone()))
     }
 
     /// Leave the log's folder to others.
@@ -559,6 +593,12 @@ impl Durability {
     fn try_base(self: &Arc<Self>, kind: Kind, progress: &save::Progress) -> Result<(), String> {
         let folder = self.log_folder();
         let refused = |error: std::io::Error| format!("'{}': {error}", folder.display());
+        if kind == Kind::FirstBase {
+            self.set_log_aside()?;
+        } else if self.live.health().needs_base {
+            // The folder may be another one than that which was locked.
+            self.unlock_folder();
+        }
         self.lock_folder()?;
         self.state.lock().had_log = true;
         // If the disk is full, it must not get fuller with every attempt.

@@ -221,6 +221,10 @@ impl Host for Shared {
         self.durability.live.is_on()
     }
 
+    fn log_switch(&self) -> Option<Arc<Job>> {
+        self.durability.log_switch()
+    }
+
     fn log_is_synced(&self) -> bool {
         let live = &self.durability.live;
         live.is_on() && live.synced() >= live.position()

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::durability::{BACKUP_NAME, Durability, await_job, unix_ms};
+use super::durability::{BACKUP_NAME, Durability, await_job};
 use super::shared::Shared;
 use super::waiting::block_on;
 use crate::persist::log::LogWriter;
@@ -123,20 +123,11 @@ fn remove_where(recovery: &Recovery, folder: &Path, wanted: impl Fn(&str) -> boo
     }
 }
 
-/// A log was not loaded. If a new one is to be begun in its place, it is kept under another name; if not, snapshots from now on
-/// say that they have more than it.
+/// A log was not loaded. When a new one is begun in its place it is kept under another name; until then snapshots say that they
+/// have more than it.
 fn leave_log(durability: &Durability, recovery: &Recovery) {
-    if !recovery.appendonly {
-        durability.state.lock().had_log = true;
-        return;
-    }
-    let name = recovery.log.file_name().unwrap_or_default().to_string_lossy();
-    let kept = recovery.log.with_file_name(format!("{name}.replaced-{}", unix_ms()));
-    match recovery.files.rename(&recovery.log, &kept) {
-        Ok(()) => tracing::warn!("the log that was not loaded is kept in '{}'", kept.display()),
-        Err(error) => tracing::warn!("the log that was not loaded cannot be kept: {error}"),
-    }
-    durability.unlock_folder();
+    let mut state = durability.state.lock();
+    (state.had_log, state.foreign_log) = (!recovery.appendonly, true);
 }
 
 /// Begin to log: where the log that was loaded ends, or anew.

@@ -361,9 +361,11 @@ struct Scan<'a> {
 
 impl Scan<'_> {
     fn run(&self, window: &mut Window, behind: &mut Behind) -> io::Result<()> {
-        behind.bytes += window.end_of_content(self.from)? - self.from;
+        let end = window.end_of_content(self.from)?;
+        behind.bytes += end - self.from;
         let mut at = self.from.max(segment::HEADER_BYTES as u64);
-        while at < window.length() {
+        // At every offset: if bytes were lost or put in, the batches behind do not stand where they stood.
+        while at < end {
             let step = match header_at(window, at, self.id, self.number)? {
                 Some(header) if header.position >= self.position => {
                     // Its records may be damaged: what the header says was synced is true all the same.
@@ -379,7 +381,7 @@ impl Scan<'_> {
                 }
                 _ => None,
             };
-            at += step.unwrap_or(batch::ALIGNMENT as u64);
+            at += step.unwrap_or(1);
         }
         Ok(())
     }

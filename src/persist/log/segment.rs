@@ -14,8 +14,11 @@
 //! Its file is made, reserved and synced before the manifest names it, and everything before its first position was synced
 //! even before that. A segment ends where the next one begins: whatever stands behind that position counts for nothing.
 
+use std::io;
+
 use super::LogId;
 use crate::codec::crc32c::crc32c;
+use crate::persist::files::File;
 
 /// Bytes of a segment's header.
 pub const HEADER_BYTES: usize = 64;
@@ -101,6 +104,25 @@ pub fn file_name(number: u64) -> String {
 pub fn number_of(name: &str) -> Option<u64> {
     let digits = name.strip_prefix("segment-")?.strip_suffix(".log")?;
     digits.parse().ok().filter(|number| *number <= MAX_NUMBER && file_name(*number) == name)
+}
+
+/// Whether there is anything in a segment's file behind its header.
+///
+/// # Errors
+/// Those of the system.
+pub fn has_records(file: &dyn File) -> io::Result<bool> {
+    const PIECE_BYTES: usize = 256 << 10;
+    let (mut piece, mut at) = (vec![0; PIECE_BYTES], HEADER_BYTES as u64);
+    loop {
+        let read = file.read_full_at(&mut piece, at)?;
+        if piece[..read].iter().any(|byte| *byte != 0) {
+            return Ok(true);
+        }
+        if read < PIECE_BYTES {
+            return Ok(false);
+        }
+        at += read as u64;
+    }
 }
 
 #[cfg(test)]

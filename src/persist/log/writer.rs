@@ -301,7 +301,12 @@ impl LogWriter {
     }
 
     fn sync_current(&mut self) -> Result<(), WriteError> {
-        if let Err(error) = self.current.file.sync() {
+        let synced = self.current.file.sync().and_then(|()| match self.current.file.has_name()? {
+            true => Ok(()),
+            // Whoever removed it has removed what is in it.
+            false => Err(io::Error::new(io::ErrorKind::NotFound, "the segment's file was removed")),
+        });
+        if let Err(error) = synced {
             self.failed = true;
             return Err(WriteError::Failed(error));
         }
@@ -383,7 +388,7 @@ impl Maker<'_> {
         let length = self.segment_bytes.max(offset + batch);
         let make = || {
             let file = self.files.create(&path)?;
-            file.allocate(length)?;
+            let length = reserve(&*file, length, offset + batch)?;
             file.write_all_at(&segment::Header { id: self.id, number, first }.encode(), 0)?;
             file.sync()?;
             self.files.sync_folder(self.folder)?;
@@ -392,6 +397,23 @@ impl Maker<'_> {
         make().inspect_err(|_| {
             let _ = self.files.remove(&path);
         })
+    }
+}
+
+/// Reserve room for a segment: if there is not as much as wanted, then less, down to what is needed at least. Returns how much.
+fn reserve(file: &dyn File, wanted: u64, least: u64) -> io::Result<u64> {
+    let mut length = wanted;
+    loop {
+        match file.allocate(length) {
+            Ok(()) => return Ok(length),
+            Err(error) if length / 4 < least => return Err(error),
+            Err(error) if !matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::FileTooLarge) => {
+                return Err(error);
+            }
+            // What a refused attempt has reserved is given back.
+            Err(_) => file.set_length(0)?,
+        }
+        length /= 4;
     }
 }
 

@@ -99,9 +99,10 @@ pub fn temporary_name(path: &Path) -> PathBuf {
 /// Whether a name is that of a file that was to become `of`, whoever wrote it.
 #[must_use]
 pub fn is_temporary(name: &str, of: &str) -> bool {
-    let process =
-        name.strip_prefix("temp-").and_then(|rest| rest.strip_suffix(of)).and_then(|rest| rest.strip_suffix('-'));
-    process.is_some_and(|process| !process.is_empty() && process.bytes().all(|byte| byte.is_ascii_digit()))
+    let Some((process, rest)) = name.strip_prefix("temp-").and_then(|rest| rest.split_once('-')) else { return false };
+    let is_number = !process.is_empty() && process.bytes().all(|byte| byte.is_ascii_digit());
+    // A file for a client has such a name itself, and another one while it is written.
+    is_number && (rest == of || is_temporary(rest, of))
 }
 
 fn write_file(
