@@ -118,6 +118,12 @@ pub trait Files: Send + Sync {
     /// Those of the system.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
+    /// Give a file a second name, which there must not be.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()>;
+
     /// Remove a file.
     ///
     /// # Errors
@@ -183,6 +189,16 @@ impl Files for RealFiles {
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         fs::rename(from, to)
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        match fs::hard_link(from, to) {
+            // Not every file system has second names.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EPERM | libc::EOPNOTSUPP | libc::ENOSYS)) => {
+                fs::copy(from, to).map(drop)
+            }
+            linked => linked,
+        }
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {

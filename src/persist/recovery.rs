@@ -88,6 +88,8 @@ pub struct Loaded {
     pub expired: u64,
     /// There is a log that was not loaded.
     pub log_left: bool,
+    /// The snapshot holds what was not loaded: keys of other types, or damaged ones.
+    pub has_more: bool,
 }
 
 /// Where the data came from.
@@ -241,7 +243,7 @@ impl Recovery {
         mut warnings: Vec<String>,
     ) -> Result<Loaded, RecoveryError> {
         if snapshot.is_none() {
-            return Ok(Loaded { source: Source::Nothing, warnings, expired: 0, log_left: false });
+            return Ok(Loaded { source: Source::Nothing, warnings, expired: 0, log_left: false, has_more: false });
         }
         let now = Some(keyspace.clock().now());
         let report = self.read(&self.snapshot, keyspace, now, &progress.snapshot)?;
@@ -253,7 +255,8 @@ impl Recovery {
             )));
         }
         self.tell(&self.snapshot, &report, &mut warnings);
-        Ok(Loaded { source: Source::Snapshot, warnings, expired: report.expired, log_left: false })
+        let has_more = !report.skipped.is_empty() || report.dropped.count > 0;
+        Ok(Loaded { source: Source::Snapshot, warnings, expired: report.expired, log_left: false, has_more })
     }
 
     fn read(
@@ -351,7 +354,7 @@ impl Recovery {
             }
             warnings.push(format!("'{}': {torn}", self.log.display()));
         }
-        Ok(Loaded { source: Source::Log(Box::new(end)), warnings, expired: 0, log_left: false })
+        Ok(Loaded { source: Source::Log(Box::new(end)), warnings, expired: 0, log_left: false, has_more: false })
     }
 }
 

@@ -73,6 +73,7 @@ type Names = BTreeMap<PathBuf, Option<usize>>;
 enum NameChange {
     Put(PathBuf, Option<usize>),
     Rename(PathBuf, PathBuf, usize),
+    RenameFolder(PathBuf, PathBuf),
     Remove(PathBuf),
 }
 
@@ -268,6 +269,17 @@ impl NameChange {
                     names.remove(from);
                 }
             }
+            Self::RenameFolder(from, to) => {
+                let inside: Vec<PathBuf> = names.keys().filter(|path| path.starts_with(from)).cloned().collect();
+                for path in inside {
+                    let Some(inode) = names.remove(&path) else { continue };
+                    let place = path.strip_prefix(from).map_or(to.clone(), |rest| match rest.as_os_str().is_empty() {
+                        true => to.clone(),
+                        false => to.join(rest),
+                    });
+                    names.insert(place, inode);
+                }
+            }
             Self::Remove(path) => {
                 names.remove(path);
             }
@@ -277,7 +289,9 @@ impl NameChange {
     fn is_in(&self, folder: &Path) -> bool {
         match self {
             Self::Put(path, _) | Self::Remove(path) => path.parent() == Some(folder),
-            Self::Rename(from, to, _) => from.parent() == Some(folder) || to.parent() == Some(folder),
+            Self::RenameFolder(from, to) | Self::Rename(from, to, _) => {
+                from.parent() == Some(folder) || to.parent() == Some(folder)
+            }
         }
     }
 }
@@ -472,8 +486,21 @@ impl Files for SimulatedFiles {
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.0.lock().step(Needs::Room, |disk| {
             disk.folder_of(to)?;
+            if disk.names.get(from) == Some(&None) {
+                disk.change_name(NameChange::RenameFolder(from.to_owned(), to.to_owned()));
+                return Ok(());
+            }
             let inode = disk.inode_of(from)?;
             disk.change_name(NameChange::Rename(from.to_owned(), to.to_owned(), inode));
+            Ok(())
+        })
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.0.lock().step(Needs::Room, |disk| {
+            disk.folder_of(to)?;
+            let inode = disk.inode_of(from)?;
+            disk.change_name(NameChange::Put(to.to_owned(), Some(inode)));
             Ok(())
         })
     }

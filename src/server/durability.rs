@@ -18,7 +18,6 @@ use crate::commands::context::{Begun, ChangeGate, Job, JobDone, JobOutcome, Shut
 use crate::commands::error::CommandError;
 use crate::config::{SavePoint, Settings};
 use crate::keyspace::Keyspace;
-use crate::keyspace::latch::{Latch, Wait};
 use crate::keyspace::snapshot::Snapshot;
 use crate::persist::files::{Files, FolderLock};
 use crate::persist::live::{Gate, LiveLog, SyncPolicy};
@@ -126,6 +125,8 @@ pub(super) struct State {
     pub(super) had_log: bool,
     /// There is a log that was not loaded.
     pub(super) foreign_log: bool,
+    /// The snapshot holds what was not loaded: keys of other types, or damaged ones.
+    pub(super) has_more: bool,
     /// The cut of the log's base, and how long its file is.
     cut: u64,
     pub(super) base_bytes: u64,
@@ -158,11 +159,8 @@ pub(super) struct Durability {
     failing: AtomicBool,
     /// Held as long as the log is written: nobody else may.
     folder_lock: Mutex<Option<FolderLock>>,
-    /// Changes wait: the server is about to end.
+    /// The server is about to end: no further job is begun by itself.
     ending: AtomicBool,
-    /// It ends: nobody waits any more.
-    over: AtomicBool,
-    ending_latch: Mutex<Arc<Latch>>,
 }
 
 impl Durability {
@@ -187,6 +185,7 @@ impl Durability {
             log_id: None,
             had_log: false,
             foreign_log: false,
+            has_more: false,
             cut: 0,
             base_bytes: 0,
             rewritten_bytes: 0,
@@ -206,8 +205,6 @@ impl Durability {
             failing: AtomicBool::new(false),
             folder_lock: Mutex::default(),
             ending: AtomicBool::new(false),
-            over: AtomicBool::new(false),
-            ending_latch: Mutex::default(),
         }
     }
 
@@ -314,15 +311,6 @@ impl Durability {
 
     /// Whether keys may be changed now.
     pub(super) fn change_gate(&self) -> ChangeGate {
-        if self.ending.load(Ordering::Relaxed) {
-            let latch = self.ending_latch.lock().clone();
-            if self.over.load(Ordering::Acquire) {
-                return ChangeGate::Refused("ERR the server is ending, nothing can be changed any more".to_owned());
-            }
-            if self.ending.load(Ordering::Acquire) {
-                return ChangeGate::Wait(Wait::new(latch));
-            }
-        }
         if self.failing.load(Ordering::Relaxed) {
             return ChangeGate::Refused(
                 "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk. Commands \
@@ -508,9 +496,26 @@ impl Durability {
 
     fn make_snapshot(&self, progress: &save::Progress) -> Result<(), String> {
         let path = self.snapshot_path();
+        self.keep_original(&path)?;
         let changes = self.save_to(&path, progress)?;
         let mut state = self.state.lock();
         (state.changes_saved, state.last_save, state.last_save_at) = (changes, unix_ms() / 1000, Instant::now());
+        Ok(())
+    }
+
+    /// Before a snapshot is put in the place of one that has more in it, that gets another name too.
+    fn keep_original(&self, path: &Path) -> Result<(), String> {
+        let mut state = self.state.lock();
+        if !state.has_more {
+            return Ok(());
+        }
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let kept = path.with_file_name(format!("{name}.original-{}", unix_ms()));
+        self.files.link(path, &kept).map_err(|error| {
+            format!("'{}' holds what was not loaded, and cannot be kept under another name: {error}", path.display())
+        })?;
+        tracing::warn!("what was not loaded is kept in '{}'", kept.display());
+        state.has_more = false;
         Ok(())
     }
 
@@ -723,7 +728,7 @@ impl Durability {
     /// # Errors
     /// Why it could not be saved; the server goes on then.
     pub(super) async fn prepare_end(self: &Arc<Self>, how: ShutDown) -> Result<(), String> {
-        // From here on nobody changes anything, also if the data become ready only now.
+        // No further job is begun.
         self.ending.store(true, Ordering::Release);
         if self.loading.load(Ordering::Acquire) {
             return Ok(());
@@ -739,7 +744,6 @@ impl Durability {
         };
         if saved.is_err() && !how.force {
             self.ending.store(false, Ordering::Release);
-            std::mem::take(&mut *self.ending_latch.lock()).release();
             return saved;
         }
         Ok(())
@@ -785,10 +789,22 @@ impl Durability {
         }
     }
 
-    /// Whoever waits to change something does not any more: the connections are about to end.
-    pub(super) fn let_go(&self) {
-        self.over.store(true, Ordering::Release);
-        std::mem::take(&mut *self.ending_latch.lock()).release();
+    /// After the last client has gone: save what was changed since [`prepare_end`](Self::prepare_end), if a snapshot was taken
+    /// there.
+    ///
+    /// # Errors
+    /// Why it could not be saved; the server goes on then, if it is not forced to end.
+    pub(super) async fn save_rest(self: &Arc<Self>, how: ShutDown) -> Result<(), String> {
+        let saves = how.save.unwrap_or_else(|| !self.state.lock().save_points.is_empty());
+        if !saves || self.loading.load(Ordering::Acquire) || self.unsaved_changes() == 0 {
+            return Ok(());
+        }
+        let saved = self.save_last(true).await;
+        if saved.is_err() && !how.force {
+            self.ending.store(false, Ordering::Release);
+            return saved;
+        }
+        Ok(())
     }
 
     /// Write and sync all that is logged, for the last time.

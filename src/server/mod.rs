@@ -123,18 +123,27 @@ async fn serve(shared: &Arc<Shared>, listeners: &Listeners) -> Result<(), String
             () = listeners.accept(shared) => continue,
             () = keep_time(shared) => continue,
         };
-        match prepared {
+        let saved = match prepared {
             Ok(()) => {
                 job.finish(Ok(JobDone::Done));
-                break;
+                end_clients(shared).await;
+                shared.durability.save_rest(how).await
             }
             Err(reason) => {
-                tracing::error!("cannot end without losing data, so the server goes on: {reason}");
-                job.finish(Err(reason));
+                job.finish(Err(reason.clone()));
+                Err(reason)
             }
+        };
+        match saved {
+            Ok(()) => break,
+            Err(reason) => tracing::error!(
+                "cannot end without losing data, so the server goes on: {reason}; SHUTDOWN FORCE or NOSAVE ends it all the same"
+            ),
         }
     }
-    end(shared, listeners).await;
+    listeners.clean_up();
+    shared.durability.close();
+    tracing::info!(clients = shared.clients.len(), "bye");
     Ok(())
 }
 
@@ -174,17 +183,14 @@ async fn keep_time(shared: &Shared) {
     }
 }
 
-async fn end(shared: &Shared, listeners: &Listeners) {
+/// What clients have sent is answered, and then their connections end.
+async fn end_clients(shared: &Shared) {
     let ends_by = shared.now() + SENDING_SECONDS;
     shared.clients.end_all(ends_by);
-    shared.durability.let_go();
     let deadline = Instant::now() + PATIENCE;
     while shared.clients.len() > 0 && Instant::now() < deadline {
         // Connections that were handed to a worker but not registered yet are met by the next round.
         tokio::time::sleep(Duration::from_millis(2)).await;
         shared.clients.end_all(ends_by);
     }
-    listeners.clean_up();
-    shared.durability.close();
-    tracing::info!(clients = shared.clients.len(), "bye");
 }

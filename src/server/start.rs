@@ -90,6 +90,7 @@ pub(super) fn load_all(durability: &Arc<Durability>) -> Result<(), String> {
     };
     let seconds = durability.started.elapsed().as_secs_f64();
     tracing::info!("{keys} keys loaded in {seconds:.3} s from {from}");
+    durability.state.lock().has_more = loaded.has_more;
     if loaded.log_left {
         leave_log(durability, &recovery);
     }

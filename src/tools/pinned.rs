@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::persist::files::{File, Files, RealFiles};
+use crate::persist::files::{File, Files, FolderLock, RealFiles};
 use crate::persist::log::manifest::FILE_NAME;
 use crate::persist::log::reader::read_manifest;
 
@@ -73,6 +73,14 @@ impl Files for Pinned {
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         RealFiles.rename(from, to)
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        RealFiles.link(from, to)
+    }
+
+    fn lock_folder(&self, folder: &Path) -> io::Result<FolderLock> {
+        RealFiles.lock_folder(folder)
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {

@@ -55,7 +55,7 @@ fn a_snapshot_of_ours_is_told() {
     assert_eq!((&found["kind"], &found["sound"]), (&"snapshot".into(), &true.into()));
     assert_eq!(found["keys"][0]["keys"], 1);
     assert_eq!(found["keys"][1]["db"], 5);
-    assert_eq!(found["aux"]["redis-ver"], "7.4.0");
+    assert_eq!(found["aux"]["redis-bits"], "64");
     // A data folder is looked at as a whole.
     assert_eq!(json(0, &[text(server.dir())])[0]["path"], text(&path));
 }

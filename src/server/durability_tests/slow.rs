@@ -73,6 +73,9 @@ impl Files for SlowFiles {
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.0.rename(from, to)
     }
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.0.link(from, to)
+    }
     fn remove(&self, path: &Path) -> io::Result<()> {
         self.0.remove(path)
     }
