@@ -263,7 +263,9 @@ impl Durability {
         let folder = self.log_folder();
         let name = folder.file_name().unwrap_or_default().to_string_lossy();
         let kept = folder.with_file_name(format!("{name}.replaced-{}", unix_ms()));
-        self.files.rename(&folder, &kept).map_err(|error| {
+        let parent = folder.parent().unwrap_or(Path::new(""));
+        let renamed = self.files.rename(&folder, &kept).and_then(|()| self.files.sync_folder(parent));
+        renamed.map_err(|error| {
             format!("the log in '{}' was not loaded, and cannot be kept: {error}", folder.display())
         })?;
         tracing::warn!("the log that was not loaded is kept in '{}'", kept.display());

@@ -356,8 +356,8 @@ impl World {
         (self.confirmed, self.saved) = (if logs { confirmed } else { self.confirmed }, saved);
         self.history.iter_mut().for_each(|state| state.position = None);
         self.disk.fail(failure);
-        if self.start(logs).is_err() {
-            assert!(failure.is_some(), "{}: it starts", self.context());
+        if let Err(error) = self.start(logs) {
+            assert!(failure.is_some(), "{}: it starts: {error}", self.context());
             self.disk.fail(None);
             let context = self.context();
             self.start(logs).unwrap_or_else(|error| panic!("{context}: second start: {error}"));
