@@ -78,9 +78,8 @@ const WRITE_AT_BYTES: usize = 1 << 20;
 const BUFFER_BYTES: usize = 64 << 20;
 /// The same while there is no file yet: all changes since the cut of the first base wait.
 const BUFFER_BYTES_WITHOUT_FILE: usize = 512 << 20;
-/// Under `always` a sync waits for further clients for at most so much of the time that the last one took.
-const GATHER_SHARE: u32 = 4;
-/// And not longer than this.
+/// Under `always` a sync waits for further clients for about the time that the last one took, within these bounds.
+const LEAST_PATIENCE: Duration = Duration::from_micros(100);
 const MOST_PATIENCE: Duration = Duration::from_millis(2);
 /// A buffer of more bytes is given back after use.
 const KEPT_BYTES: usize = 4 << 20;
@@ -171,6 +170,8 @@ struct Control {
     arrived: usize,
     /// How many may come in all: those that the last sync served, and those that came meanwhile.
     expected: usize,
+    /// The thread waits for these for a while, and wakes by itself.
+    gathers: bool,
     /// There is something in the buffer.
     filled: bool,
     orders: Vec<Order>,
@@ -539,8 +540,7 @@ impl Future for Confirm {
             let mut control = self.log.control.lock();
             control.wanted = control.wanted.max(self.position);
             control.arrived += 1;
-            // Those between the first and the last have nothing new to tell.
-            let news = control.arrived == 1 || control.arrived >= control.expected;
+            let news = !control.gathers || control.arrived >= control.expected;
             drop(control);
             if news || self.log.policy() != SyncPolicy::Always {
                 self.log.wake.notify_one();
@@ -631,11 +631,12 @@ impl Committer {
             let write_at = since.map(|since| if bytes >= WRITE_AT_BYTES { now } else { since + log.pace.write });
             let has_held = !self.held.is_empty();
             let unsynced = self.writer.as_ref().is_some_and(|writer| writer.synced() < writer.position());
-            if !wanted {
+            if !wanted && !control.gathers {
                 control.arrived = 0;
             }
+            let gathered_at = self.gathered_at(&mut control, wanted, now).filter(|_| policy == SyncPolicy::Always);
             let sync_at = match policy {
-                SyncPolicy::Always if wanted => Some(self.gathered_at(&control, now)),
+                _ if gathered_at.is_some() => gathered_at,
                 _ if wanted => Some(now),
                 SyncPolicy::Never => None,
                 SyncPolicy::Always => (unsynced || since.is_some()).then_some(write_at.unwrap_or(now)),
@@ -651,7 +652,8 @@ impl Committer {
             if due.write || due.sync || due.end || !due.orders.is_empty() {
                 control.filled = false;
                 if due.sync {
-                    (self.served, self.gather_until) = (std::mem::take(&mut control.arrived), None);
+                    self.served = std::mem::take(&mut control.arrived);
+                    (self.gather_until, control.gathers) = (None, false);
                 }
                 return due;
             }
@@ -663,15 +665,14 @@ impl Committer {
         }
     }
 
-    /// When the next sync begins that somebody waits for. Clients that were served by the last one mostly come again within
-    /// a fraction of the time that it took; without a wait for them two halves of the clients would take turns, and each reply
-    /// would wait for two syncs.
-    fn gathered_at(&mut self, control: &Control, now: Instant) -> Instant {
-        if control.arrived >= control.expected {
-            return now;
-        }
-        let patience = (self.log.health.lock().last_sync_time / GATHER_SHARE).min(MOST_PATIENCE);
-        *self.gather_until.get_or_insert(now + patience)
+    /// When to look again whether a sync that somebody waits for is to begin; none if nobody does. Clients that were served by
+    /// the last one mostly come again within about the time that it took; without a wait for them two halves of the clients
+    /// would take turns, and each reply would wait for two syncs.
+    fn gathered_at(&mut self, control: &mut Control, wanted: bool, now: Instant) -> Option<Instant> {
+        let missing = control.arrived < control.expected;
+        self.gather_until = self.gather_until.filter(|until| missing && now < *until);
+        control.gathers = self.gather_until.is_some();
+        self.gather_until.or(wanted.then_some(now))
     }
 
     /// Follow what an order did with the files.
@@ -741,7 +742,9 @@ impl Committer {
                 self.log.syncs.fetch_add(1, Ordering::Relaxed);
                 let mut control = self.log.control.lock();
                 control.expected = self.served + control.arrived;
+                control.gathers = true;
                 drop(control);
+                self.gather_until = Some(Instant::now() + begun.elapsed().clamp(LEAST_PATIENCE, MOST_PATIENCE));
                 let mut health = self.log.health.lock();
                 (health.last_sync, health.last_sync_time) = (Some(Instant::now()), begun.elapsed());
                 drop(health);
