@@ -220,7 +220,7 @@ directives! {
     RdbCompression: "rdbcompression", Kind::Bool, Text("yes"), Live,
         "whether the bits of filters up to 1 MiB are compressed in snapshots";
     RdbChecksum: "rdbchecksum", Kind::Bool, Text("yes"), AtStart,
-        "whether snapshots end with a checksum, and whether that is looked at";
+        "whether snapshots end with a checksum of the whole; parts have theirs in any case";
     StopWrites: "stop-writes-on-bgsave-error", Kind::Bool, Text("yes"), Live,
         "refuse changes while snapshots fail that save points ask for";
     AppendOnly: "appendonly", Kind::Bool, Text("no"), Live,

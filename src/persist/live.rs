@@ -98,7 +98,7 @@ const OPEN: u64 = 0;
 const FULL: u64 = 1;
 const FAILED: u64 = 2;
 
-/// How the log stands at a moment: in the two lowest bits the gate ([`OPEN`], [`FULL`] or [`FAILED`]), above them how often
+/// How the log stands at a moment: in the two lowest bits the gate (open, full or failed), above them how often
 /// writing or syncing began to fail. Both are one number, so that nobody sees the one without the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing(u64);

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::files::Files;
 use super::log::{Damage, LogEnd, LogError, LogReader, repair, segment};
 use super::redo::{Failed, Redo};
-use super::snapshot::read::{self, Report};
+use super::snapshot::read::{self, LoadError, Report};
 use crate::codec::rdb::{Input, Reader};
 use crate::codec::rdb_string::RdbString;
 use crate::keyspace::Keyspace;
@@ -106,6 +106,9 @@ pub enum Source {
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct RecoveryError(pub String);
+
+/// What can be done about damage.
+const ADVICE: &str = "; 'seendb check' tells more, 'load-damaged yes' loads what is sound";
 
 fn in_file(path: &Path) -> impl Fn(&dyn Display) -> RecoveryError {
     move |reason| RecoveryError(format!("cannot load '{}': {reason}", path.display()))
@@ -269,7 +272,10 @@ impl Recovery {
         let fail = in_file(path);
         let file = self.files.open(path).map_err(|error| fail(&error))?;
         let options = read::Options { accept_damaged: self.load_damaged, threads: self.threads, now };
-        read::load(&*file, keyspace, &options, progress).map_err(|error| fail(&error))
+        read::load(&*file, keyspace, &options, progress).map_err(|error| match error {
+            LoadError::Damage(damage) => fail(&format!("{damage}{ADVICE}")),
+            error => fail(&error),
+        })
     }
 
     /// Do the log again, from its base to its end, or to a damaged place if that is to be accepted.
@@ -288,6 +294,7 @@ impl Recovery {
                 let (batch, damage) = match reader.next_batch() {
                     Ok(batch) => (batch, None),
                     Err(LogError::Damaged(damage)) if self.load_damaged => (None, Some(damage)),
+                    Err(LogError::Damaged(damage)) => return Err(in_file(&self.log)(&format!("{damage}{ADVICE}"))),
                     Err(error) => return Err(in_file(&self.log)(&error)),
                 };
                 let Some(batch) = batch else {
