@@ -1,0 +1,95 @@
+//! What former releases have written is loaded, with the same answers: see `tests/formats/README.md`.
+#![cfg(feature = "server")]
+
+#[path = "support/lasting.rs"]
+mod lasting;
+mod support;
+
+use std::path::{Path, PathBuf};
+
+use lasting::Place;
+use support::{Client, Value};
+
+fn releases() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/formats");
+    let entries = std::fs::read_dir(folder).expect("the folder of formats");
+    let releases: Vec<_> = entries.map(|entry| entry.expect("an entry").path()).filter(|path| path.is_dir()).collect();
+    assert!(!releases.is_empty());
+    releases
+}
+
+/// A place with a copy of this file or folder.
+fn place_with(path: &Path, args: &[&str]) -> Place {
+    let place = Place::new(args);
+    copy(path, &place.dir().join(path.file_name().expect("a name")));
+    place
+}
+
+fn copy(from: &Path, to: &Path) {
+    if !from.is_dir() {
+        std::fs::copy(from, to).expect("a copy");
+        return;
+    }
+    std::fs::create_dir(to).expect("a folder");
+    for entry in std::fs::read_dir(from).expect("a folder") {
+        let entry = entry.expect("an entry");
+        copy(&entry.path(), &to.join(entry.file_name()));
+    }
+}
+
+fn has_all(client: &mut Client, key: &str, items: &str) -> bool {
+    let answers = client.cmd(&format!("BF.MEXISTS {key} {items}"));
+    answers.array().iter().all(|answer| *answer == Value::Int(1))
+}
+
+fn check(client: &mut Client) {
+    let numbers = (1..=101).map(|n| n.to_string()).collect::<Vec<_>>().join(" ");
+    assert!(has_all(client, "plain", "a b c d e f") && client.cmd("BF.CARD plain") == 6);
+    assert!(has_all(client, "grown", &numbers) && *client.cmd("BF.INFO grown").field("Number of filters") == 4);
+    assert!(has_all(client, "renamed", "x y z") && client.cmd("BF.EXISTS renamed other") == 0);
+    assert!(has_all(client, "copied", "a b c d e") && client.cmd("BF.EXISTS copied f") == 0);
+    assert_eq!(client.cmd("EXPIRETIME copied"), Value::Int(4_102_444_801));
+    assert!(has_all(client, "lasting", "once") && client.cmd("EXPIRETIME lasting") == 4_102_444_800);
+    assert!(client.cmd("EXISTS fixed gone") == 0 && client.cmd("DBSIZE") == 5);
+    assert!(client.cmd("SELECT 3") == "OK" && has_all(client, "other", "item") && client.cmd("DBSIZE") == 1);
+}
+
+#[test]
+fn snapshots_of_all_releases_load() {
+    for release in releases() {
+        let place = place_with(&release.join("dump.rdb"), &["--save", ""]);
+        check(&mut place.start().client());
+    }
+}
+
+#[test]
+fn logs_of_all_releases_load_and_go_on() {
+    for release in releases() {
+        let place = place_with(
+            &release.join("appendonlydir"),
+            &["--save", "", "--appendonly", "yes", "--appendfsync", "always"],
+        );
+        let server = place.start();
+        check(&mut server.client());
+        assert!(server.client().cmd("BF.ADD plain later") == 1);
+        server.kill();
+        let server = place.start();
+        let mut client = server.client();
+        assert!(has_all(&mut client, "plain", "a f later") && client.cmd("BF.CARD plain") == 7);
+    }
+}
+
+#[test]
+fn payloads_of_all_releases_are_restored() {
+    for release in releases() {
+        let place = Place::new(&["--save", ""]);
+        let server = place.start();
+        let mut client = server.client();
+        for (key, items) in [("plain", "a b c d e f"), ("grown", "1 2 60 100 101"), ("renamed", "x y z")] {
+            let payload = std::fs::read(release.join(format!("{key}.dump"))).expect("a payload");
+            assert!(client.call(&[b"RESTORE", key.as_bytes(), b"0", &payload]) == "OK", "{key}");
+            assert!(has_all(&mut client, key, items), "{key}");
+            assert_eq!(client.cmd(&format!("DUMP {key}")).bulk(), payload, "{key}: what is written is still the same");
+        }
+    }
+}
