@@ -213,7 +213,7 @@ def log(a):
 def shim(folder):
     """The library that makes syncs slow."""
     path = folder + "/slow_sync.so"
-    subprocess.run(["cc", "-shared", "-fPIC", "-O2", "-o", path, ROOT + "/scripts/slow_sync.c", "-ldl"], check=True)
+    subprocess.run(["cc", "-shared", "-fPIC", "-O2", "-o", path, ROOT + "/benches/slow_sync.c", "-ldl"], check=True)
     return path
 
 

@@ -1,6 +1,6 @@
 /* A disk that is slow to sync, for measurements: every fsync and fdatasync takes SLOW_SYNC_MS milliseconds more.
  *
- *   cc -shared -fPIC -O2 -o slow_sync.so scripts/slow_sync.c -ldl
+ *   cc -shared -fPIC -O2 -o slow_sync.so benches/slow_sync.c -ldl
  *   SLOW_SYNC_MS=300 LD_PRELOAD=./slow_sync.so seendb …
  */
 #define _GNU_SOURCE
