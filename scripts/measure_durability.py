@@ -56,6 +56,15 @@ def number(server, name):
     return int(info(server, name) or 0)
 
 
+def ready(server):
+    """The server, when it has loaded its data."""
+    while True:
+        server.socket.sendall(encode([b"PING"]))
+        if server.socket.recv(200).startswith(b"+PONG"):
+            return server
+        time.sleep(0.05)
+
+
 def wait_while(server, name):
     while number(server, name):
         time.sleep(0.05)
@@ -222,7 +231,7 @@ def slowed(command, library, milliseconds):
 
 
 def always_rates(command, runs, count):
-    server = Server(command, PORT)
+    server = ready(Server(command, PORT))
     try:
         server.call("BF.RESERVE", "k", "0.01", 10_000_000)
         before = number(server, "aof_syncs"), number(server, "total_commands_processed")
@@ -296,7 +305,7 @@ def rewrite(a):
 
 def slow(a):
     with tempfile.TemporaryDirectory() as folder:
-        server = Server(slowed(a.ours + LOGGED + "everysec", shim(folder), 300), PORT)
+        server = ready(Server(slowed(a.ours + LOGGED + "everysec", shim(folder), 300), PORT))
         try:
             server.call("BF.RESERVE", "k", "0.01", 10_000_000)
             end, risk, rng = time.time() + a.seconds, 0, random.Random(1)
