@@ -172,8 +172,6 @@ struct Control {
     expected: usize,
     /// The thread waits for these for a while, and wakes by itself.
     gathers: bool,
-    /// There is something in the buffer.
-    filled: bool,
     orders: Vec<Order>,
     end: bool,
 }
@@ -450,7 +448,8 @@ impl LiveLog {
         }
         drop(buffer);
         if first || (before < WRITE_AT_BYTES && after >= WRITE_AT_BYTES) {
-            self.control.lock().filled = true;
+            // The thread looks at the buffer under this lock: it is either before its look, or waits and hears the call.
+            drop(self.control.lock());
             self.wake.notify_one();
         }
     }
@@ -650,7 +649,6 @@ impl Committer {
                 orders: std::mem::take(&mut control.orders),
             };
             if due.write || due.sync || due.end || !due.orders.is_empty() {
-                control.filled = false;
                 if due.sync {
                     self.served = std::mem::take(&mut control.arrived);
                     (self.gather_until, control.gathers) = (None, false);

@@ -153,11 +153,6 @@ impl LogWriter {
         self.synced
     }
 
-    /// Bytes of records that are not in the base.
-    pub fn bytes_since_base(&self) -> u64 {
-        self.position.saturating_sub(self.manifest.cut())
-    }
-
     /// Which files make up the log.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
