@@ -12,6 +12,13 @@
 //! Under `always` a connection that has run a batch of commands, reads too, waits until all that was committed by then is synced
 //! ([`LiveLog::confirm`]): what it answers may rest on any of that.
 //!
+//! # Who syncs
+//!
+//! The thread, mostly. But where a sync is [quick](Pace::quick), the way to another thread and back costs more than the sync
+//! itself. There the first connection of a worker that has to wait *leads*: it lets the worker's other connections that are
+//! ready have their turn, and then writes and syncs for all of them where it stands, as a server of one thread would. The
+//! thread steps in when a leader does not come to it in [`Pace::write`], and takes over once a sync was slow.
+//!
 //! # What can go wrong
 //!
 //! | what | then |
@@ -22,17 +29,20 @@
 //!
 //! Whoever waits for a position when that happens is told so: his change may or may not be kept.
 
-use std::future::Future;
-use std::pin::Pin;
+mod committer;
+mod confirm;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::task::{Context, Poll, Waker};
+use std::task::Waker;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use super::log::{LogWriter, WriteError};
+use self::committer::Files;
+pub use self::confirm::{Confirm, Lead, Unconfirmed};
+use super::log::LogWriter;
 use super::record::{stage, suspend, unit, with_staged};
 use crate::keyspace::effect::{Effect, Group, Journal};
 use crate::keyspace::latch::{Latch, Wait};
@@ -59,6 +69,8 @@ pub struct Pace {
     pub retry: Duration,
     /// The oldest change that is not synced is at most so old under `everysec`, or further changes wait.
     pub most_at_risk: Duration,
+    /// A disk whose last sync took no longer may keep a connection's worker for the next one.
+    pub quick: Duration,
 }
 
 impl Default for Pace {
@@ -68,6 +80,7 @@ impl Default for Pace {
             sync: Duration::from_secs(1),
             retry: Duration::from_millis(100),
             most_at_risk: Duration::from_millis(1800),
+            quick: Duration::from_micros(250),
         }
     }
 }
@@ -78,11 +91,6 @@ const WRITE_AT_BYTES: usize = 1 << 20;
 const BUFFER_BYTES: usize = 64 << 20;
 /// The same while there is no file yet: all changes since the cut of the first base wait.
 const BUFFER_BYTES_WITHOUT_FILE: usize = 512 << 20;
-/// Under `always` a sync waits for further clients for about the time that the last one took, within these bounds.
-const LEAST_PATIENCE: Duration = Duration::from_micros(100);
-const MOST_PATIENCE: Duration = Duration::from_millis(2);
-/// A buffer of more bytes is given back after use.
-const KEPT_BYTES: usize = 4 << 20;
 
 /// Whether changes may be made now.
 pub enum Gate {
@@ -124,7 +132,7 @@ impl Standing {
 
 /// The log while the server runs. Switched off, it does nothing.
 ///
-/// Locks are taken in the order `control`, `buffer`, `health`; `waiting` and `latch` are the last.
+/// Locks are taken in the order `files`, `control`, `buffer`, `health`; `waiting` and `latch` are the last.
 pub struct LiveLog {
     /// Replies wait for it, and changes are refused when it fails.
     on: AtomicBool,
@@ -143,6 +151,11 @@ pub struct LiveLog {
     syncs: AtomicU64,
     /// Bytes that a write was tried with in vain.
     held: AtomicUsize,
+    /// The last sync was [quick](Pace::quick).
+    quick: AtomicBool,
+    /// The thread sleeps, and looks at the buffer by itself before anything that comes in now has to be written.
+    dozes: AtomicBool,
+    files: Mutex<Files>,
     buffer: Mutex<Buffer>,
     control: Mutex<Control>,
     wake: Condvar,
@@ -172,6 +185,8 @@ struct Control {
     expected: usize,
     /// The thread waits for these for a while, and wakes by itself.
     gathers: bool,
+    /// A connection is about to sync for all who wait.
+    led: bool,
     orders: Vec<Order>,
     end: bool,
 }
@@ -190,10 +205,6 @@ pub struct Health {
     /// How long it took.
     pub last_sync_time: Duration,
 }
-
-/// The log cannot say that a change is kept; why.
-#[derive(Clone, Debug)]
-pub struct Unconfirmed(pub String);
 
 impl LiveLog {
     /// A log that is switched off, and its thread.
@@ -220,6 +231,9 @@ impl LiveLog {
             synced: AtomicU64::new(0),
             syncs: AtomicU64::new(0),
             held: AtomicUsize::new(0),
+            quick: AtomicBool::new(false),
+            dozes: AtomicBool::new(false),
+            files: Mutex::new(Files::new()),
             buffer: Mutex::new(Buffer { limit: BUFFER_BYTES, ..Buffer::default() }),
             control: Mutex::default(),
             wake: Condvar::new(),
@@ -228,7 +242,7 @@ impl LiveLog {
             health: Mutex::default(),
         });
         let own = log.clone();
-        thread::Builder::new().name("seendb-log".into()).spawn(move || Committer::new(own).run())?;
+        thread::Builder::new().name("seendb-log".into()).spawn(move || own.run())?;
         Ok(log)
     }
 
@@ -421,17 +435,6 @@ impl LiveLog {
         self.is_strict() && self.synced() < self.position()
     }
 
-    /// Wait until all that is committed now is synced, for replies to commands that ran since the log [stood](Self::standing)
-    /// like this: if it was failing already and has been ever since, they have changed nothing.
-    pub fn confirm(self: &Arc<Self>, since: Standing) -> Confirm {
-        Confirm { log: self.clone(), position: self.position(), since: Some(since), asked: false }
-    }
-
-    /// Wait until all that is committed now is synced, whoever has changed it and when.
-    pub fn confirm_all(self: &Arc<Self>) -> Confirm {
-        Confirm { log: self.clone(), position: self.position(), since: None, asked: false }
-    }
-
     fn append(&self, head: &[u8], records: &[u8]) {
         let mut buffer = self.buffer.lock();
         let first = buffer.bytes.is_empty();
@@ -447,7 +450,9 @@ impl LiveLog {
             self.look_at_gate(&buffer);
         }
         drop(buffer);
-        if first || (before < WRITE_AT_BYTES && after >= WRITE_AT_BYTES) {
+        // The lock of the buffer orders this look after that of a thread that has seen the buffer empty.
+        let unseen = first && !self.dozes.load(Ordering::Relaxed);
+        if unseen || (before < WRITE_AT_BYTES && after >= WRITE_AT_BYTES) {
             // The thread looks at the buffer under this lock: it is either before its look, or waits and hears the call.
             drop(self.control.lock());
             self.wake.notify_one();
@@ -497,285 +502,6 @@ impl Journal for LiveLog {
 
     fn is_strict(&self) -> bool {
         self.policy() == SyncPolicy::Always && self.has_file.load(Ordering::Relaxed)
-    }
-}
-
-/// Ends when a position is synced, or when that cannot be said.
-pub struct Confirm {
-    log: Arc<LiveLog>,
-    position: u64,
-    /// How the log stood before what was changed; none if that does not count.
-    since: Option<Standing>,
-    asked: bool,
-}
-
-impl Confirm {
-    fn outcome(&self) -> Option<Result<(), Unconfirmed>> {
-        if self.log.synced() >= self.position || !self.log.is_on() {
-            return Some(Ok(()));
-        }
-        let standing = self.log.standing();
-        if !standing.has_failed() {
-            return None;
-        }
-        if self.since == Some(standing) {
-            return Some(Ok(()));
-        }
-        let error = self.log.health.lock().error.clone().unwrap_or_default();
-        Some(Err(Unconfirmed(error)))
-    }
-}
-
-impl Future for Confirm {
-    type Output = Result<(), Unconfirmed>;
-
-    fn poll(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Self::Output> {
-        if let Some(outcome) = self.outcome() {
-            return Poll::Ready(outcome);
-        }
-        self.log.waiting.lock().push((self.position, task.waker().clone()));
-        if !self.asked {
-            self.asked = true;
-            let mut control = self.log.control.lock();
-            control.wanted = control.wanted.max(self.position);
-            control.arrived += 1;
-            let news = !control.gathers || control.arrived >= control.expected;
-            drop(control);
-            if news || self.log.policy() != SyncPolicy::Always {
-                self.log.wake.notify_one();
-            }
-        }
-        // The sync may have come in between.
-        self.outcome().map_or(Poll::Pending, Poll::Ready)
-    }
-}
-
-/// The thread that writes.
-struct Committer {
-    log: Arc<LiveLog>,
-    writer: Option<LogWriter>,
-    /// Bytes that a write was tried with, and that are to be tried again.
-    held: Vec<u8>,
-    next_sync: Instant,
-    /// Not before this after a failure.
-    not_before: Option<Instant>,
-    /// How many the sync under way serves.
-    served: usize,
-    /// The next sync waits for further clients until then.
-    gather_until: Option<Instant>,
-}
-
-/// What the thread does next.
-struct Due {
-    orders: Vec<Order>,
-    write: bool,
-    sync: bool,
-    end: bool,
-}
-
-impl Committer {
-    fn new(log: Arc<LiveLog>) -> Self {
-        Self {
-            log,
-            writer: None,
-            held: Vec::new(),
-            next_sync: Instant::now(),
-            not_before: None,
-            served: 0,
-            gather_until: None,
-        }
-    }
-
-    fn run(mut self) {
-        loop {
-            let due = self.wait();
-            let end = due.end;
-            due.orders.into_iter().for_each(|order| {
-                // What was committed before an order is written before it.
-                self.write();
-                order(&mut self.writer);
-                self.take_over();
-            });
-            if due.write || due.sync || end {
-                self.write();
-            }
-            if due.sync || end {
-                self.sync();
-            }
-            if end {
-                if let Some(writer) = self.writer.take()
-                    && let Err(error) = writer.close()
-                {
-                    tracing::error!("the log could not be closed: {error}");
-                }
-                return;
-            }
-        }
-    }
-
-    /// Wait until something is due.
-    fn wait(&mut self) -> Due {
-        let log = self.log.clone();
-        let mut control = log.control.lock();
-        loop {
-            let now = Instant::now();
-            let (wanted, policy) = (control.wanted > log.synced(), log.policy());
-            let retry_at = self.not_before.filter(|time| now < *time);
-            let sound = self.writer.as_ref().is_some_and(|writer| !writer.has_failed());
-            let usable = sound && retry_at.is_none();
-            let (since, bytes) = {
-                let buffer = log.buffer.lock();
-                (buffer.since, buffer.bytes.len())
-            };
-            let write_at = since.map(|since| if bytes >= WRITE_AT_BYTES { now } else { since + log.pace.write });
-            let has_held = !self.held.is_empty();
-            let unsynced = self.writer.as_ref().is_some_and(|writer| writer.synced() < writer.position());
-            if !wanted && !control.gathers {
-                control.arrived = 0;
-            }
-            let gathered_at = self.gathered_at(&mut control, wanted, now).filter(|_| policy == SyncPolicy::Always);
-            let sync_at = match policy {
-                _ if gathered_at.is_some() => gathered_at,
-                _ if wanted => Some(now),
-                SyncPolicy::Never => None,
-                SyncPolicy::Always => (unsynced || since.is_some()).then_some(write_at.unwrap_or(now)),
-                SyncPolicy::EverySecond => (unsynced || since.is_some()).then_some(self.next_sync),
-            };
-            let is_due = |at: Option<Instant>| usable && at.is_some_and(|at| at <= now);
-            let due = Due {
-                write: is_due(write_at) || (usable && has_held),
-                sync: is_due(sync_at),
-                end: control.end,
-                orders: std::mem::take(&mut control.orders),
-            };
-            if due.write || due.sync || due.end || !due.orders.is_empty() {
-                if due.sync {
-                    self.served = std::mem::take(&mut control.arrived);
-                    (self.gather_until, control.gathers) = (None, false);
-                }
-                return due;
-            }
-            let next = if usable { write_at.into_iter().chain(sync_at).min() } else { retry_at.filter(|_| sound) };
-            match next {
-                Some(at) => drop(log.wake.wait_until(&mut control, at)),
-                None => log.wake.wait(&mut control),
-            }
-        }
-    }
-
-    /// When to look again whether a sync that somebody waits for is to begin; none if nobody does. Clients that were served by
-    /// the last one mostly come again within about the time that it took; without a wait for them two halves of the clients
-    /// would take turns, and each reply would wait for two syncs.
-    fn gathered_at(&mut self, control: &mut Control, wanted: bool, now: Instant) -> Option<Instant> {
-        let missing = control.arrived < control.expected;
-        self.gather_until = self.gather_until.filter(|until| missing && now < *until);
-        control.gathers = self.gather_until.is_some();
-        self.gather_until.or(wanted.then_some(now))
-    }
-
-    /// Follow what an order did with the files.
-    fn take_over(&mut self) {
-        self.log.has_file.store(self.writer.is_some(), Ordering::Release);
-        let Some(writer) = &self.writer else {
-            (self.held, self.not_before) = (Vec::new(), None);
-            return;
-        };
-        let mut buffer = self.log.buffer.lock();
-        buffer.limit = BUFFER_BYTES;
-        if !writer.has_failed() && self.log.health.lock().needs_base {
-            // The base has all that was held.
-            self.held = Vec::new();
-            self.log.synced.fetch_max(writer.synced(), Ordering::AcqRel);
-            drop(buffer);
-            self.recovered();
-            return;
-        }
-        self.log.look_at_gate(&buffer);
-    }
-
-    /// Write what is in the buffer.
-    fn write(&mut self) {
-        if self.writer.as_ref().is_none_or(LogWriter::has_failed) {
-            return;
-        }
-        if self.held.is_empty() {
-            let mut buffer = self.log.buffer.lock();
-            std::mem::swap(&mut self.held, &mut buffer.bytes);
-            let since = buffer.since.take();
-            buffer.unsynced_since = buffer.unsynced_since.or(since);
-        }
-        let Some(writer) = &mut self.writer else { return };
-        match writer.append(&self.held) {
-            Ok(()) => {
-                self.held.clear();
-                self.held.shrink_to(KEPT_BYTES);
-                if self.not_before.is_some() {
-                    self.recovered();
-                }
-                self.log.look_at_gate(&self.log.buffer.lock());
-            }
-            Err(error) => self.failed(&error),
-        }
-        self.log.held.store(self.held.len(), Ordering::Relaxed);
-    }
-
-    fn sync(&mut self) {
-        let Some(writer) = self.writer.as_mut().filter(|writer| !writer.has_failed()) else { return };
-        if !self.held.is_empty() && self.log.policy() == SyncPolicy::Always {
-            // What somebody waits for could not even be written.
-            return;
-        }
-        let begun = Instant::now();
-        self.next_sync = begun + self.log.pace.sync;
-        match writer.sync() {
-            Ok(()) => {
-                let synced = writer.synced();
-                let mut buffer = self.log.buffer.lock();
-                if self.held.is_empty() {
-                    buffer.unsynced_since = None;
-                }
-                self.log.look_at_gate(&buffer);
-                drop(buffer);
-                self.log.synced.fetch_max(synced, Ordering::AcqRel);
-                self.log.syncs.fetch_add(1, Ordering::Relaxed);
-                let mut control = self.log.control.lock();
-                control.expected = self.served + control.arrived;
-                control.gathers = true;
-                drop(control);
-                self.gather_until = Some(Instant::now() + begun.elapsed().clamp(LEAST_PATIENCE, MOST_PATIENCE));
-                let mut health = self.log.health.lock();
-                (health.last_sync, health.last_sync_time) = (Some(Instant::now()), begun.elapsed());
-                drop(health);
-                self.log.wake_waiting();
-            }
-            Err(error) => self.failed(&error),
-        }
-    }
-
-    fn failed(&mut self, error: &WriteError) {
-        let first = self.not_before.is_none();
-        self.not_before = Some(Instant::now() + self.log.pace.retry);
-        let needs_base = !matches!(error, WriteError::Again(_));
-        let mut health = self.log.health.lock();
-        let news = first || needs_base != health.needs_base;
-        health.error = Some(error.to_string());
-        health.needs_base = needs_base;
-        drop(health);
-        if news {
-            tracing::error!("the append-only log cannot be written, changes are refused: {error}");
-        }
-        self.log.shut_gate();
-        self.log.wake_waiting();
-    }
-
-    fn recovered(&mut self) {
-        self.not_before = None;
-        let mut health = self.log.health.lock();
-        (health.error, health.needs_base) = (None, false);
-        drop(health);
-        self.log.set_gate(OPEN);
-        tracing::info!("the append-only log is written again");
-        self.log.wake_waiting();
     }
 }
 

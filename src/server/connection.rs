@@ -358,6 +358,10 @@ impl<S: Stream> Connection<'_, S> {
         if !log.confirms() {
             return;
         }
+        if let Some(lead) = log.lead() {
+            tokio::task::yield_now().await;
+            lead.sync();
+        }
         let Err(reason) = log.confirm(unconfirmed.since).await else { return };
         if let Some(buffers) = &mut self.buffers {
             buffers.output.truncate(unconfirmed.from);

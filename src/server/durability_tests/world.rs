@@ -38,7 +38,10 @@ const PACE: Pace = Pace {
     sync: Duration::from_millis(4),
     retry: Duration::from_millis(2),
     most_at_risk: Duration::from_millis(200),
+    quick: Duration::ZERO,
 };
+/// The same where connections sync themselves.
+const LED: Pace = Pace { quick: Duration::from_secs(1), ..PACE };
 const SCALE: Scale =
     Scale { segment_bytes: 4096, retry: Duration::from_millis(3), needed_retry: Duration::from_millis(3) };
 
@@ -188,6 +191,9 @@ impl Machine {
         if !strict || !live.confirms() {
             return Ok(reply);
         }
+        if let Some(lead) = live.lead() {
+            lead.sync();
+        }
         self.wait(live.confirm(since), &format!("{context}: confirm {line}")).map_err(|unconfirmed| unconfirmed.0)?;
         Ok(reply)
     }
@@ -240,6 +246,7 @@ pub struct World {
     pub random: Rng,
     pub machine: Option<Machine>,
     pub policy: &'static str,
+    pace: Pace,
     history: Vec<State>,
     /// A start that loads the log finds this state or a later one.
     confirmed: usize,
@@ -264,6 +271,7 @@ impl World {
             random: Rng::with_seed(seed),
             machine: None,
             policy,
+            pace: [PACE, LED][(seed % 2) as usize],
             history: vec![State { digest: 0, position: None }],
             confirmed: 0,
             saved: 0,
@@ -288,7 +296,7 @@ impl World {
         let logs = if appendonly { "yes" } else { "no" };
         let settings =
             [("appendonly", logs), ("appendfsync", self.policy), ("save", ""), ("auto-aof-rewrite-percentage", "0")];
-        Machine::start(Arc::new(disk.clone()), &settings, PACE)
+        Machine::start(Arc::new(disk.clone()), &settings, self.pace)
     }
 
     /// The state that a start finds on this disk.
