@@ -39,8 +39,10 @@ pub mod bits;
 pub mod bloom;
 mod claim;
 pub mod frozen;
+pub mod item_hash;
 pub mod murmur;
 pub mod packed_bloom;
+pub mod ring;
 pub mod scalable_bloom;
 #[cfg(test)]
 pub(crate) mod testing;

@@ -1,0 +1,181 @@
+//! One array of a ring: a link, or one of the arrays of a slice.
+
+use super::bits::SharedBits;
+use super::shape::ArrayShape;
+use crate::filters::bits::AllocError;
+use crate::filters::item_hash::positions;
+
+/// A list of more hashes is not kept, however large the array would be: an insert moves what comes behind it.
+const MOST_LISTED: u64 = 4096;
+const HASH_BYTES: u64 = size_of::<u64>() as u64;
+
+/// How many hashes an array of this shape is, as long as a list of them is smaller than its bits.
+#[must_use]
+pub fn most_listed(shape: &ArrayShape) -> u64 {
+    (shape.bytes().saturating_sub(1) / HASH_BYTES).min(MOST_LISTED)
+}
+
+/// One array.
+#[derive(Clone, Debug)]
+pub struct Part {
+    /// The slice of time that it belongs to; 0 without a window.
+    pub slice: u64,
+    /// Which array of its slice it is.
+    pub growth: u8,
+    /// Its size.
+    pub shape: ArrayShape,
+    /// Items written to it.
+    pub items: u64,
+    /// What it holds of them.
+    pub store: Store,
+}
+
+/// What an array holds.
+#[derive(Clone, Debug)]
+pub enum Store {
+    /// The hashes of its items, in ascending order, while that is smaller than the bits.
+    List(Vec<u64>),
+    /// Bits.
+    Bits(SharedBits),
+}
+
+impl Part {
+    /// An array that holds nothing.
+    #[must_use]
+    pub fn new(slice: u64, growth: u8, shape: ArrayShape) -> Self {
+        Self { slice, growth, shape, items: 0, store: Store::List(Vec::new()) }
+    }
+
+    /// Whether it is made for no more items than it has.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.items >= self.shape.capacity
+    }
+
+    /// Whether an item with this hash was written to it, or looks like it.
+    #[must_use]
+    pub fn contains(&self, hash: u64) -> bool {
+        match &self.store {
+            Store::List(hashes) => hashes.binary_search(&hash).is_ok(),
+            Store::Bits(bits) => self.positions(hash).all(|position| bits.get(position)),
+        }
+    }
+
+    fn positions(&self, hash: u64) -> impl Iterator<Item = u64> + use<> {
+        positions(hash, self.shape.bits, self.shape.hashes)
+    }
+
+    /// Write an item to it.
+    ///
+    /// # Errors
+    /// [`AllocError`] when there is no memory; the item is not counted then.
+    pub fn insert(&mut self, hash: u64) -> Result<(), AllocError> {
+        self.add(hash)?;
+        self.items += 1;
+        Ok(())
+    }
+
+    /// Hold an item, without counting it.
+    fn add(&mut self, hash: u64) -> Result<(), AllocError> {
+        if let Store::List(hashes) = &mut self.store {
+            let Err(place) = hashes.binary_search(&hash) else { return Ok(()) };
+            if (hashes.len() as u64) < most_listed(&self.shape) {
+                hashes.try_reserve(1).map_err(|_| AllocError { bytes: HASH_BYTES * hashes.len() as u64 })?;
+                hashes.insert(place, hash);
+                return Ok(());
+            }
+        }
+        let positions = self.positions(hash);
+        let bits = self.as_bits()?;
+        for position in positions {
+            bits.set(position)?;
+        }
+        Ok(())
+    }
+
+    /// Its bits; a list becomes bits.
+    fn as_bits(&mut self) -> Result<&mut SharedBits, AllocError> {
+        if let Store::List(hashes) = &self.store {
+            let mut bits = SharedBits::zeroed(self.shape.bits)?;
+            for hash in hashes {
+                for position in self.positions(*hash) {
+                    bits.set(position)?;
+                }
+            }
+            self.store = Store::Bits(bits);
+        }
+        match &mut self.store {
+            Store::Bits(bits) => Ok(bits),
+            Store::List(_) => Err(AllocError { bytes: self.shape.bytes() }),
+        }
+    }
+
+    /// This array with all that the other one, of the same shape, holds.
+    ///
+    /// # Errors
+    /// [`AllocError`] when there is no memory.
+    pub fn joined(&self, other: &Self) -> Result<Self, AllocError> {
+        let (mut joined, from) = match (&self.store, &other.store) {
+            (Store::List(_), Store::Bits(_)) => (other.clone(), self),
+            _ => (self.clone(), other),
+        };
+        (joined.slice, joined.growth) = (self.slice, self.growth);
+        match &from.store {
+            Store::List(hashes) => hashes.iter().try_for_each(|hash| joined.add(*hash))?,
+            Store::Bits(more) => {
+                let bits = joined.as_bits()?;
+                let mut offset = 0;
+                for piece in more.pieces() {
+                    piece.map_or(Ok(()), |piece| bits.or_bytes(offset, piece))?;
+                    offset += super::bits::PIECE_BYTES;
+                }
+            }
+        }
+        let most = self.items.saturating_add(other.items);
+        joined.items = joined.items_estimated().clamp(self.items.max(other.items), most);
+        Ok(joined)
+    }
+
+    /// How many different items it holds: exactly while it is a list, else about as many as set this many bits.
+    #[must_use]
+    pub fn items_estimated(&self) -> u64 {
+        match &self.store {
+            Store::List(hashes) => hashes.len() as u64,
+            Store::Bits(_) => {
+                let (bits, fill) = (self.shape.bits as f64, self.fill());
+                (-bits / f64::from(self.shape.hashes) * (-fill).ln_1p()).min(u64::MAX as f64).round() as u64
+            }
+        }
+    }
+
+    /// The share of its bits that are set, or would be.
+    #[must_use]
+    pub fn fill(&self) -> f64 {
+        match &self.store {
+            Store::List(hashes) => {
+                let throws = hashes.len() as f64 * f64::from(self.shape.hashes);
+                -(throws * (-1.0 / self.shape.bits as f64).ln_1p()).exp_m1()
+            }
+            Store::Bits(bits) => bits.count_ones() as f64 / self.shape.bits as f64,
+        }
+    }
+
+    /// The share of items never written to it that it says yes to now.
+    #[must_use]
+    pub fn error_now(&self) -> f64 {
+        match &self.store {
+            Store::List(_) => 0.0,
+            Store::Bits(_) => self.fill().powi(self.shape.hashes as i32),
+        }
+    }
+
+    /// Bytes of the heap beside the part itself, each allocation counted as `size_class` says.
+    #[must_use]
+    pub fn heap_bytes(&self, size_class: fn(usize) -> usize) -> usize {
+        match &self.store {
+            Store::List(hashes) if hashes.capacity() == 0 => 0,
+            Store::List(hashes) => size_class(hashes.capacity() * size_of::<u64>()),
+            Store::Bits(bits) => bits.heap_bytes(size_class),
+        }
+    }
+}
