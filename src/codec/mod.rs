@@ -22,6 +22,11 @@ pub mod lzf;
 pub mod payload;
 pub mod rdb;
 pub mod rdb_string;
+pub mod ring_dump;
+pub mod ring_export;
+pub mod ring_fields;
+pub mod ring_value;
+pub mod value;
 
 #[cfg(test)]
 mod bloom_tests;

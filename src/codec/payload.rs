@@ -17,12 +17,14 @@
 //! The frame is looked at first and as a whole, then the value, as Redis does: commands answer for [`FrameError`] that
 //! version or checksum are wrong, for most of [`ValueError`] that the data is bad.
 
-use super::bloom::Decoded;
-use super::bloom_value::{BloomValue, BloomWriter, ValueError};
+use super::bloom_value::{BloomWriter, ValueError};
 use super::crc64::Crc64;
 use super::rdb::{Input, Reader, TYPE_MODULE_2};
+use super::ring_value::RingWriter;
+use super::value::{Built, Value};
 use crate::filters::BloomRef;
 use crate::filters::bits::AllocError;
+use crate::filters::ring::Ring;
 
 /// RDB version of the payloads written.
 pub const RDB_VERSION: u16 = 10;
@@ -98,29 +100,29 @@ pub fn with_version(payload: &[u8], version: u16) -> Result<Vec<u8>, FrameError>
     Ok(framed)
 }
 
-/// The Bloom chain in `payload`, read and checked, before any memory is taken for its bits.
+/// The filter in `payload`, read and checked, before any memory is taken for its bits.
 ///
 /// # Errors
 ///
 /// [`PayloadError`], but for a limit or a lack of memory.
-pub fn read(payload: &[u8]) -> Result<BloomValue<'_>, PayloadError> {
+pub fn read(payload: &[u8]) -> Result<Value<'_>, PayloadError> {
     let mut reader = Reader::new(open(payload)?);
     if reader.byte().map_err(ValueError::from)? != TYPE_MODULE_2 {
         return Err(ValueError::Type.into());
     }
-    let value = BloomValue::read(&mut reader)?;
+    let value = Value::read(&mut reader)?;
     if !reader.rest().is_empty() {
         return Err(ValueError::Trailing.into());
     }
     Ok(value)
 }
 
-/// The Bloom chain in `payload`, if its bits have at most `limit_bytes` bytes.
+/// The filter in `payload`, if its bits have at most `limit_bytes` bytes.
 ///
 /// # Errors
 ///
 /// [`PayloadError`]; no memory is held then.
-pub fn restore(payload: &[u8], limit_bytes: u64) -> Result<Decoded, PayloadError> {
+pub fn restore(payload: &[u8], limit_bytes: u64) -> Result<Built, PayloadError> {
     Ok(read(payload)?.build(limit_bytes)?)
 }
 
@@ -140,26 +142,107 @@ pub fn dump(bloom: BloomRef) -> Result<Vec<u8>, AllocError> {
     Ok(payload)
 }
 
-/// Writes the payload of a chain in steps, under the conditions of [`BloomWriter`].
+/// The payload of a ring, in one piece.
+///
+/// # Errors
+///
+/// As [`dump`].
+pub fn dump_ring(ring: &Ring) -> Result<Vec<u8>, AllocError> {
+    let mut writer = RingDumpWriter::new(ring.clone());
+    let mut payload = writer.room()?;
+    while !writer.step(&mut payload, STEP_BYTES) {}
+    Ok(payload)
+}
+
+/// What stands around a value.
 #[derive(Debug)]
-pub struct DumpWriter {
-    value: BloomWriter,
+struct Frame {
     /// Of what was appended so far.
     crc: Crc64,
     begun: bool,
     done: bool,
 }
 
+impl Frame {
+    const BYTES: u64 = 1 + (VERSION_BYTES + CRC_BYTES) as u64;
+
+    fn new() -> Self {
+        Self { crc: Crc64::new(), begun: false, done: false }
+    }
+
+    /// Appends what `step` appends, which says whether the value is whole then, and what stands around it.
+    fn step(&mut self, out: &mut Vec<u8>, step: impl FnOnce(&mut Vec<u8>) -> bool) -> bool {
+        if self.done {
+            return true;
+        }
+        let start = out.len();
+        if !self.begun {
+            out.push(TYPE_MODULE_2);
+            self.begun = true;
+        }
+        self.done = step(out);
+        if self.done {
+            out.extend_from_slice(&RDB_VERSION.to_le_bytes());
+        }
+        self.crc.update(&out[start..]);
+        if self.done {
+            out.extend_from_slice(&self.crc.value().to_le_bytes());
+        }
+        self.done
+    }
+}
+
+/// Writes the payload of a ring in steps, as it was when the writer was made.
+#[derive(Debug)]
+pub struct RingDumpWriter {
+    value: RingWriter,
+    frame: Frame,
+}
+
+impl RingDumpWriter {
+    /// A writer that stands before the first byte of the payload of this ring.
+    #[must_use]
+    pub fn new(ring: Ring) -> Self {
+        Self { value: RingWriter::new(ring), frame: Frame::new() }
+    }
+
+    /// An empty buffer with room for the whole payload.
+    ///
+    /// # Errors
+    ///
+    /// [`AllocError`] when there is no memory for it.
+    pub fn room(&self) -> Result<Vec<u8>, AllocError> {
+        let bytes = Frame::BYTES + self.value.len();
+        let refused = AllocError { bytes };
+        let mut room = Vec::new();
+        room.try_reserve_exact(usize::try_from(bytes).map_err(|_| refused)?).map_err(|_| refused)?;
+        Ok(room)
+    }
+
+    /// Appends about `bytes` bytes, and says whether the payload is whole now.
+    pub fn step(&mut self, out: &mut Vec<u8>, bytes: usize) -> bool {
+        let value = &mut self.value;
+        self.frame.step(out, |out| value.step(out, bytes))
+    }
+}
+
+/// Writes the payload of a chain in steps, under the conditions of [`BloomWriter`].
+#[derive(Debug)]
+pub struct DumpWriter {
+    value: BloomWriter,
+    frame: Frame,
+}
+
 impl DumpWriter {
     /// A writer that stands before the first byte of the payload of `bloom`.
     pub fn new(bloom: BloomRef) -> DumpWriter {
-        DumpWriter { value: BloomWriter::new(bloom), crc: Crc64::new(), begun: false, done: false }
+        DumpWriter { value: BloomWriter::new(bloom), frame: Frame::new() }
     }
 
     /// Bytes of the whole payload.
     #[allow(clippy::len_without_is_empty, reason = "a payload always has bytes")]
     pub fn len(&self) -> u64 {
-        1 + self.value.len() + (VERSION_BYTES + CRC_BYTES) as u64
+        Frame::BYTES + self.value.len()
     }
 
     /// Appends about `bytes` bytes, at least one and at most 80 more than that, and says whether the payload is whole now.
@@ -169,22 +252,7 @@ impl DumpWriter {
     ///
     /// As [`BloomWriter::step`].
     pub fn step(&mut self, bloom: BloomRef, out: &mut Vec<u8>, bytes: usize) -> bool {
-        if self.done {
-            return true;
-        }
-        let start = out.len();
-        if !self.begun {
-            out.push(TYPE_MODULE_2);
-            self.begun = true;
-        }
-        self.done = self.value.step(bloom, out, bytes);
-        if self.done {
-            out.extend_from_slice(&RDB_VERSION.to_le_bytes());
-        }
-        self.crc.update(&out[start..]);
-        if self.done {
-            out.extend_from_slice(&self.crc.value().to_le_bytes());
-        }
-        self.done
+        let value = &mut self.value;
+        self.frame.step(out, |out| value.step(bloom, out, bytes))
     }
 }

@@ -272,6 +272,10 @@ fn keys_by_spec<'a>(
     command: &'static Command,
     request: Args<'a>,
 ) -> impl Iterator<Item = (&'a [u8], &'static KeySpec)> {
+    // A last word FORCE of such a command is no key, if it has a source besides.
+    let forced =
+        command.flags.has(Flags::MOVABLE_KEYS) && request.len() > 3 && is(&request[request.len() - 1], "FORCE");
+    let request = request.range(0, request.len() - usize::from(forced));
     let of = move |spec: &'static KeySpec| {
         let last = if spec.last < 0 { request.len() as i32 + spec.last } else { spec.last };
         let places = (spec.first..=last).step_by(spec.step as usize);

@@ -4,6 +4,7 @@
 //! see a [`context::Context`] and give a reply as a value; they know neither sockets nor which host runs them.
 
 pub mod bloom;
+pub mod chain;
 pub mod connection;
 pub mod context;
 pub mod dispatch;

@@ -3,14 +3,17 @@
 use std::time::Instant;
 
 use super::bloom::Bounds;
+use super::chain::being_loaded;
 use super::context::Context;
 use super::dispatch::{LongCommand, Outcome, Step, Stop, refused};
 use super::error::CommandError;
 use super::table::{Argument, ArgumentKind, Command, Flags, Group, KeySpec};
 use super::words::{Words, is};
 use crate::codec::bloom_value::ValueError;
-use crate::codec::payload::{DumpWriter, PayloadError, dump, read};
-use crate::keyspace::bloom::{BloomCopy, COPIED_AT_ONCE, copied, loaded_filter};
+use crate::codec::payload::{DumpWriter, PayloadError, RingDumpWriter, dump, dump_ring, read};
+use crate::filters::ring::Ring;
+use crate::keyspace::bloom::{BloomCopy, COPIED_AT_ONCE, copied};
+use crate::keyspace::built_filter;
 use crate::keyspace::effect::{Cause, Effect};
 use crate::keyspace::entry::{Entry, EntryRef, Footprint, LATEST_LIFE, ValueRef};
 use crate::keyspace::held::Held;
@@ -377,21 +380,55 @@ impl LongCommand for LongCopy {
 
 fn dump_key(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let may_latch = context.may_latch();
-    let payload = context.read(&args[1], |entry| match entry {
+    let mut ring = None;
+    let payload = context.read(&args[1], |entry| match entry.map(|entry| (entry, entry.value())) {
         None => Ok(Some(None)),
-        Some(entry) if may_latch && is_heavy(entry) => Ok(None),
-        Some(entry) => match entry.value() {
-            ValueRef::Bloom(bloom) => dump(bloom).map(|payload| Some(Some(payload))),
-            _ => Ok(Some(None)),
-        },
+        Some((entry, _)) if may_latch && is_heavy(entry) => Ok(None),
+        Some((_, ValueRef::Bloom(bloom))) => Ok(Some(Some(dump(bloom)?))),
+        Some((_, ValueRef::Ring(found))) => {
+            // Its bits are shared with this copy; a small one is copied.
+            ring = Some(found.to_ring()?);
+            Ok(Some(None))
+        }
+        Some((_, ValueRef::HalfRing(half))) => Err(being_loaded(half)),
+        Some(_) => Ok(Some(None)),
     })?;
-    match payload.map_err(CommandError::from)? {
+    if let Some(ring) = ring {
+        return dump_of_ring(&ring, may_latch);
+    }
+    match payload? {
         Some(None) => Ok(Reply::Null),
         Some(Some(payload)) => Ok(Reply::Bulk(payload.into())),
         None => match context.latch(&args[1])? {
             Some(latched) => Err(Stop::Long(Box::new(LongDump { latched, writer: None, payload: Vec::new() }))),
             None => Ok(Reply::Null),
         },
+    }
+}
+
+/// The payload of a ring, in steps if it is large.
+fn dump_of_ring(ring: &Ring, may_take_long: bool) -> Outcome {
+    if !may_take_long || ring.parts.iter().map(|part| part.shape.bytes()).sum::<u64>() <= COPIED_AT_ONCE as u64 {
+        return Ok(Reply::Bulk(dump_ring(ring).map_err(CommandError::from)?.into()));
+    }
+    let writer = RingDumpWriter::new(ring.clone());
+    let payload = writer.room().map_err(CommandError::from)?;
+    Err(Stop::Long(Box::new(LongRingDump { writer, payload })))
+}
+
+struct LongRingDump {
+    writer: RingDumpWriter,
+    payload: Vec<u8>,
+}
+
+impl LongCommand for LongRingDump {
+    fn step(&mut self, _: &mut Context<'_>, _: Args<'_>, until: Instant) -> Step {
+        while !self.writer.step(&mut self.payload, COPIED_AT_ONCE) {
+            if Instant::now() >= until {
+                return Ok(None);
+            }
+        }
+        Ok(Some(Reply::Bulk(std::mem::take(&mut self.payload).into())))
     }
 }
 
@@ -495,8 +532,8 @@ fn restore_key(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
         bounds.check_new(value.bit_bytes())?;
     }
     let _room = context.keyspace.set_aside(Footprint { heap: 0, mapped: value.bit_bytes() as usize });
-    let decoded = value.build(limit).map_err(|error| CommandError::from(PayloadError::Value(error)))?;
-    let entry = loaded_filter(&args[1], life, decoded).map_err(CommandError::from)?;
+    let built = value.build(limit).map_err(|error| CommandError::from(PayloadError::Value(error)))?;
+    let entry = built_filter(&args[1], life, built).map_err(CommandError::from)?;
     let stamp = context.keyspace.stamp_now();
     context.write(&args[1], |cell| {
         if cell.get().is_some() && !options.replace {

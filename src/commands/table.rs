@@ -79,6 +79,8 @@ impl Flags {
     pub const NO_AUTH: Self = Self(1 << 8);
     /// Not allowed between MULTI and EXEC.
     pub const NO_MULTI: Self = Self(1 << 9);
+    /// Which words are keys is not told by their places alone.
+    pub const MOVABLE_KEYS: Self = Self(1 << 13);
     /// Done at once between MULTI and EXEC; not shown.
     pub const AT_ONCE: Self = Self(1 << 12);
     /// Goes over whole databases; not shown.
@@ -86,7 +88,7 @@ impl Flags {
     /// Copies whole values, which takes long for large ones; not shown.
     pub const COPIES_VALUES: Self = Self(1 << 11);
 
-    const NAMES: [(Self, &'static str); 10] = [
+    const NAMES: [(Self, &'static str); 11] = [
         (Self::WRITE, "write"),
         (Self::READONLY, "readonly"),
         (Self::DENYOOM, "denyoom"),
@@ -97,6 +99,7 @@ impl Flags {
         (Self::FAST, "fast"),
         (Self::NO_AUTH, "no_auth"),
         (Self::NO_MULTI, "no_multi"),
+        (Self::MOVABLE_KEYS, "movablekeys"),
     ];
 
     /// Both sets together.
@@ -135,6 +138,8 @@ pub struct KeySpec {
 pub enum Group {
     /// `BF.*`
     Bloom,
+    /// `CHAIN.*`
+    Chain,
     /// Commands on keys of any type.
     Generic,
     /// Several commands in one step.
@@ -151,6 +156,7 @@ impl Group {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Bloom => "bf",
+            Self::Chain => "chain",
             Self::Generic => "generic",
             Self::Transactions => "transactions",
             Self::Connection => "connection",
@@ -163,6 +169,7 @@ impl Group {
     pub const fn title(self) -> &'static str {
         match self {
             Self::Bloom => "Bloom filters",
+            Self::Chain => "Rings that forget the oldest",
             Self::Generic => "Keys",
             Self::Transactions => "Transactions",
             Self::Connection => "Connection",
@@ -173,6 +180,7 @@ impl Group {
     const fn category(self) -> Option<&'static str> {
         match self {
             Self::Bloom => Some("@bloom"),
+            Self::Chain => Some("@chain"),
             Self::Generic => Some("@keyspace"),
             Self::Transactions => Some("@transaction"),
             Self::Connection => Some("@connection"),
@@ -339,9 +347,10 @@ impl Command {
 }
 
 /// The rows of all families.
-pub static FAMILIES: [&[Command]; 9] = [
+pub static FAMILIES: [&[Command]; 10] = [
     super::persistence::COMMANDS,
     super::bloom::COMMANDS,
+    super::chain::COMMANDS,
     super::keys::COMMANDS,
     super::lives::COMMANDS,
     super::moving::COMMANDS,

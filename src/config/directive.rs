@@ -264,6 +264,12 @@ directives! {
         "greatest capacity that a Bloom filter may be created with";
     BfMaxFilters: "bf-max-filters", Kind::FilterInteger { min: 1, max: MAX_FILTERS }, Text("1024"), Live,
         "most sub-filters that a Bloom filter grows to";
+    ChainErrorRate: "chain-error-rate", Kind::Rate, Text("0.01"), Live,
+        "error rate of a ring that an add creates";
+    ChainInitialSize: "chain-initial-size", Kind::FilterInteger { min: 1, max: MAX_CAPACITY }, Text("400"), Live,
+        "capacity of a ring that an add creates: so many of the newest items are remembered";
+    ChainMaxCapacity: "chain-max-capacity", Kind::FilterInteger { min: 1, max: MAX_CAPACITY }, Text("1099511627776"), Live,
+        "greatest capacity that a ring may be created with";
     MaxMemory: "maxmemory", Kind::MemoryShare, Text("0"), Live,
         "most bytes that the server may hold; N% of the memory of the machine or its control group; 0 for no limit";
     MaxMemoryPolicy: "maxmemory-policy", Kind::Choice(&POLICIES), Text("noeviction"), Live,

@@ -468,6 +468,21 @@ impl Settings {
         self.number(Id::BfMaxFilters) as u32
     }
 
+    /// Error rate of a ring made by an add.
+    pub fn chain_error_rate(&self) -> f64 {
+        f64::from_bits(self.number(Id::ChainErrorRate))
+    }
+
+    /// Capacity of a ring made by an add.
+    pub fn chain_initial_size(&self) -> u64 {
+        self.number(Id::ChainInitialSize)
+    }
+
+    /// Greatest capacity that a ring may be created with.
+    pub fn chain_max_capacity(&self) -> u64 {
+        self.number(Id::ChainMaxCapacity)
+    }
+
     /// Most bytes that the server may hold; 0 for no limit.
     pub fn maxmemory(&self) -> u64 {
         self.number(Id::MaxMemory)

@@ -96,10 +96,24 @@ pub fn copied(entry: EntryRef<'_>, name: &[u8]) -> Result<Entry, AllocError> {
     if let Some(copy) = Entry::packed_copy(entry, name)? {
         return Ok(copy);
     }
-    let ValueRef::Bloom(bloom) = entry.value() else { return Err(AllocError { bytes: 0 }) };
+    let bloom = match entry.value() {
+        ValueRef::Bloom(bloom) => bloom,
+        ValueRef::Ring(ring) => return with_stamp(super::ring::entry_of(name, entry.life(), ring.to_ring()?)?, entry),
+        ValueRef::HalfRing(half) => {
+            let half = half.begun_anew().map_err(|_| AllocError { bytes: 0 })?;
+            return with_stamp(super::ring::half_loaded(name, entry.life(), half)?, entry);
+        }
+        _ => return Err(AllocError { bytes: 0 }),
+    };
     let mut copy = BloomCopy::of(bloom)?;
     while !copy.step(bloom) {}
     copy.finish(entry, name)
+}
+
+/// A copy was used when the original was.
+fn with_stamp(copy: Entry, from: EntryRef<'_>) -> Result<Entry, AllocError> {
+    copy.as_ref().set_stamp(from.stamp());
+    Ok(copy)
 }
 
 /// A copy of a Bloom filter in the making.

@@ -6,6 +6,7 @@
 //! counted and in which sub-filter.
 
 use crate::filters::bloom::Shape;
+use crate::filters::ring::{Event, Settings};
 
 /// A change of one key, or of whole databases.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -46,6 +47,45 @@ pub enum Effect<'a> {
         offset: u64,
         /// These bytes.
         data: &'a [u8],
+    },
+    /// A ring was made.
+    RingCreated {
+        /// With these settings.
+        settings: Settings,
+        /// Its versions begin at this one.
+        version: u64,
+        /// When it ends, in milliseconds since 1970.
+        life: Option<u64>,
+    },
+    /// A ring is made from the header of a dump; it is there when its last chunk is, as [`Effect::Restored`].
+    RingHeader {
+        /// The cursor that came with the header.
+        cursor: u64,
+        /// The header.
+        header: &'a [u8],
+    },
+    /// Items were written to a ring, or its time went on.
+    RingAdded {
+        /// When.
+        event: Event,
+        /// These.
+        items: &'a [&'a [u8]],
+    },
+    /// A ring began a new link.
+    RingRotated,
+    /// A ring forgot everything.
+    RingCleared,
+    /// A ring has another number of links.
+    RingLinks {
+        /// So many.
+        links: u16,
+        /// At this time for the ring.
+        now: u64,
+    },
+    /// What keys of rings get whose names begin with the name beside the effect, when a command makes them by itself.
+    Profile {
+        /// These settings; none any more.
+        settings: Option<Profile>,
     },
     /// The key was made, or replaced, from a `DUMP` payload.
     Restored {
@@ -91,6 +131,15 @@ pub enum Effect<'a> {
         /// The other database.
         with: usize,
     },
+}
+
+/// What rings are made with that a command makes by itself.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Profile {
+    /// The settings.
+    pub settings: Settings,
+    /// Each ring gets a key of its own for its hashes.
+    pub keyed: bool,
 }
 
 /// Why a key is gone.

@@ -29,8 +29,11 @@ use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 use super::latch::Latch;
 use super::size_class::size_class;
+use crate::codec::value::HalfRing;
 use crate::filters::bits::AllocError;
 use crate::filters::packed_bloom::{PackedBloom, PackedBloomMut};
+use crate::filters::ring::Ring;
+use crate::filters::ring::packed::PackedRing;
 use crate::filters::scalable_bloom::ScalableBloom;
 use crate::filters::{BloomMut, BloomRef};
 
@@ -46,17 +49,20 @@ const ALIGNMENT: usize = 8;
 pub enum Kind {
     /// A scalable Bloom filter.
     Bloom,
+    /// A ring of Bloom arrays.
+    Ring,
     /// Stands for a second kind until there is one, so that tests can hold a key of the wrong type.
     #[cfg(test)]
     Opaque,
 }
 
 impl Kind {
-    /// What `TYPE` answers: the name under which RedisBloom registers the type.
+    /// What `TYPE` answers: the name under which a module registers the type.
     #[must_use]
     pub const fn type_name(self) -> &'static str {
         match self {
             Self::Bloom => "MBbloom--",
+            Self::Ring => "seenCHAIN",
             #[cfg(test)]
             Self::Opaque => "opaque---",
         }
@@ -67,6 +73,10 @@ impl Kind {
 pub enum Value {
     /// A scalable Bloom filter.
     Bloom(ScalableBloom),
+    /// A ring of Bloom arrays.
+    Ring(Box<Ring>),
+    /// One that is being loaded.
+    HalfRing(Box<HalfRing>),
     /// The entry is away: a long command works on it (see [`super::latched::Latched`]).
     Busy {
         /// What waiters wait for.
@@ -83,6 +93,10 @@ pub enum Value {
 pub enum ValueRef<'a> {
     /// A scalable Bloom filter.
     Bloom(BloomRef<'a>),
+    /// A ring of Bloom arrays.
+    Ring(RingRef<'a>),
+    /// One that is being loaded.
+    HalfRing(&'a HalfRing),
     /// The entry is away.
     Busy {
         /// What waiters wait for.
@@ -95,10 +109,23 @@ pub enum ValueRef<'a> {
     Opaque,
 }
 
+/// A ring in either form, to read.
+#[derive(Clone, Copy)]
+pub enum RingRef<'a> {
+    /// All in one slice of bytes.
+    Packed(PackedRing<'a>),
+    /// With allocations of its own.
+    Large(&'a Ring),
+}
+
 /// A value, for writing.
 pub enum ValueMut<'a> {
     /// A scalable Bloom filter.
     Bloom(BloomMut<'a>),
+    /// A ring of Bloom arrays, to be changed with [`super::ring`].
+    Ring,
+    /// One that is being loaded.
+    HalfRing(&'a mut HalfRing),
     /// The entry is away.
     Busy,
     /// See [`Kind::Opaque`].
@@ -111,6 +138,17 @@ pub enum ValueMut<'a> {
 enum Form {
     PackedBloom = 0,
     Boxed = 1,
+    PackedRing = 2,
+}
+
+impl Form {
+    const fn of(bits: u8) -> Self {
+        match bits {
+            0 => Self::PackedBloom,
+            2 => Self::PackedRing,
+            _ => Self::Boxed,
+        }
+    }
 }
 
 #[repr(C, align(8))]
@@ -177,6 +215,30 @@ impl Entry {
     ) -> Result<Self, AllocError> {
         assert!(packs(name, payload_len), "a packed entry of {payload_len} bytes");
         let mut entry = Self::allocate(name, life, payload_len, Form::PackedBloom)?;
+        init(entry.payload_mut());
+        Ok(entry)
+    }
+
+    /// The same for a ring, which also gets what the allocator would waste.
+    ///
+    /// # Errors
+    /// [`AllocError`] when there is no memory.
+    ///
+    /// # Panics
+    /// As [`packed_bloom`](Self::packed_bloom).
+    pub fn packed_ring(
+        name: &[u8],
+        life: Option<u64>,
+        payload_len: usize,
+        init: impl FnOnce(&mut [u8]),
+    ) -> Result<Self, AllocError> {
+        assert!(packs(name, payload_len), "a packed entry of {payload_len} bytes");
+        let size = layout_of(name.len(), life.is_some(), payload_len).size;
+        let waste = size_class(size).min(PACKED_ENTRY_BYTES) - size;
+        // What a life would take later is left free, or the key would be moved to the next size for it.
+        let roomy = payload_len + if life.is_some() { waste } else { waste.saturating_sub(LIFE_BYTES) };
+        let payload_len = if packs(name, roomy) { roomy } else { payload_len };
+        let mut entry = Self::allocate(name, life, payload_len, Form::PackedRing)?;
         init(entry.payload_mut());
         Ok(entry)
     }
@@ -264,12 +326,13 @@ impl Entry {
     /// # Errors
     /// [`AllocError`] when there is no memory.
     pub fn packed_copy(from: EntryRef<'_>, name: &[u8]) -> Result<Option<Self>, AllocError> {
-        if from.form() != Form::PackedBloom {
+        let form = from.form();
+        if form == Form::Boxed {
             return Ok(None);
         }
         let parts = from.parts();
         let payload = from.bytes(parts.payload, parts.size - parts.payload);
-        let mut entry = Self::allocate(name, from.life(), payload.len(), Form::PackedBloom)?;
+        let mut entry = Self::allocate(name, from.life(), payload.len(), form)?;
         entry.payload_mut().copy_from_slice(payload);
         entry.as_ref().set_stamp(from.stamp());
         Ok(Some(entry))
@@ -315,16 +378,36 @@ impl Entry {
     pub fn value_mut(&mut self) -> ValueMut<'_> {
         match self.as_ref().form() {
             Form::PackedBloom => ValueMut::Bloom(BloomMut::Packed(PackedBloomMut::new(self.payload_mut()))),
+            Form::PackedRing => ValueMut::Ring,
             Form::Boxed => {
                 // SAFETY: form and payload agree (see the module's invariant), and `&mut self` is exclusive.
                 let value = unsafe { &mut *self.as_ref().boxed_pointer() };
                 match value {
                     Value::Bloom(bloom) => ValueMut::Bloom(BloomMut::Large(bloom)),
+                    Value::Ring(_) => ValueMut::Ring,
+                    Value::HalfRing(half) => ValueMut::HalfRing(half),
                     Value::Busy { .. } => ValueMut::Busy,
                     #[cfg(test)]
                     Value::Opaque => ValueMut::Opaque,
                 }
             }
+        }
+    }
+
+    /// The ring that stands in the entry itself, as bytes.
+    pub(super) fn packed_ring_mut(&mut self) -> Option<&mut [u8]> {
+        (self.as_ref().form() == Form::PackedRing).then(|| self.payload_mut())
+    }
+
+    /// A ring with allocations of its own.
+    pub(super) fn large_ring_mut(&mut self) -> Option<&mut Ring> {
+        if self.as_ref().form() != Form::Boxed {
+            return None;
+        }
+        // SAFETY: form and payload agree (see the module's invariant), and `&mut self` is exclusive.
+        match unsafe { &mut *self.as_ref().boxed_pointer() } {
+            Value::Ring(ring) => Some(ring),
+            _ => None,
         }
     }
 
@@ -368,8 +451,7 @@ impl<'a> EntryRef<'a> {
     }
 
     fn form(self) -> Form {
-        let form = self.header().form.load(Ordering::Relaxed) & !(HAS_LIFE | EPOCH);
-        if form == Form::PackedBloom as u8 { Form::PackedBloom } else { Form::Boxed }
+        Form::of(self.header().form.load(Ordering::Relaxed) & !(HAS_LIFE | EPOCH))
     }
 
     fn has_life(self) -> bool {
@@ -379,38 +461,51 @@ impl<'a> EntryRef<'a> {
     /// Whether the entry belongs to this save epoch, or is none that a snapshot keeps.
     pub(super) fn is_of(self, epoch: u64) -> bool {
         match self.form() {
-            Form::PackedBloom => (self.header().form.load(Ordering::Relaxed) & EPOCH != 0) == (epoch & 1 != 0),
-            Form::Boxed => self.large_bloom().is_none_or(|chain| chain.moment() >= epoch),
+            Form::PackedBloom | Form::PackedRing => {
+                (self.header().form.load(Ordering::Relaxed) & EPOCH != 0) == (epoch & 1 != 0)
+            }
+            Form::Boxed => match self.value() {
+                ValueRef::Bloom(BloomRef::Large(chain)) => chain.moment() >= epoch,
+                ValueRef::Ring(RingRef::Large(ring)) => ring.moment() >= epoch,
+                ValueRef::HalfRing(half) => half.moment() >= epoch,
+                _ => true,
+            },
         }
     }
 
     /// The entry belongs to this save epoch from now on. Only one thread at a time does this.
     pub(super) fn set_epoch(self, epoch: u64) {
         match self.form() {
-            Form::PackedBloom => {
+            Form::PackedBloom | Form::PackedRing => {
                 let form = &self.header().form;
                 let (old, bit) = (form.load(Ordering::Relaxed), if epoch & 1 != 0 { EPOCH } else { 0 });
                 if old & EPOCH != bit {
                     form.store(old & !EPOCH | bit, Ordering::Relaxed);
                 }
             }
-            Form::Boxed => {
-                if let Some(chain) = self.large_bloom().filter(|chain| chain.moment() < epoch) {
-                    chain.set_moment(epoch);
-                }
-            }
+            Form::Boxed => match self.value() {
+                ValueRef::Bloom(BloomRef::Large(chain)) if chain.moment() < epoch => chain.set_moment(epoch),
+                ValueRef::Ring(RingRef::Large(ring)) => ring.set_moment(epoch),
+                ValueRef::HalfRing(half) => half.set_moment(epoch),
+                _ => {}
+            },
         }
     }
 
-    /// The filter that stands in the entry itself, as bytes.
-    pub(super) fn packed_payload(self) -> Option<&'a [u8]> {
+    /// The filter that stands in the entry itself, as bytes, and its kind.
+    pub(super) fn packed_payload(self) -> Option<(Kind, &'a [u8])> {
+        let kind = match self.form() {
+            Form::PackedBloom => Kind::Bloom,
+            Form::PackedRing => Kind::Ring,
+            Form::Boxed => return None,
+        };
         let parts = self.parts();
-        (self.form() == Form::PackedBloom).then(|| self.bytes(parts.payload, parts.size - parts.payload))
+        Some((kind, self.bytes(parts.payload, parts.size - parts.payload)))
     }
 
     /// A filter with allocations of its own.
     pub(super) fn large_bloom(self) -> Option<&'a ScalableBloom> {
-        if self.form() == Form::PackedBloom {
+        if self.form() != Form::Boxed {
             return None;
         }
         match self.value() {
@@ -477,10 +572,17 @@ impl<'a> EntryRef<'a> {
                 let payload = self.bytes(parts.payload, parts.size - parts.payload);
                 ValueRef::Bloom(BloomRef::Packed(PackedBloom::new(payload)))
             }
+            Form::PackedRing => {
+                let parts = self.parts();
+                let payload = self.bytes(parts.payload, parts.size - parts.payload);
+                ValueRef::Ring(RingRef::Packed(PackedRing::new(payload)))
+            }
             Form::Boxed => {
                 // SAFETY: form and payload agree (see the module's invariant); the owner keeps the box alive for 'a.
                 match unsafe { &*self.boxed_pointer() } {
                     Value::Bloom(bloom) => ValueRef::Bloom(BloomRef::Large(bloom)),
+                    Value::Ring(ring) => ValueRef::Ring(RingRef::Large(ring)),
+                    Value::HalfRing(half) => ValueRef::HalfRing(half),
                     Value::Busy { latch, kind } => ValueRef::Busy { latch, kind: *kind },
                     #[cfg(test)]
                     Value::Opaque => ValueRef::Opaque,
@@ -492,11 +594,14 @@ impl<'a> EntryRef<'a> {
     /// The kind of value, also while it is away; none for a name that only stands for no key.
     #[must_use]
     pub fn kind(self) -> Option<Kind> {
-        if self.form() == Form::PackedBloom {
-            return Some(Kind::Bloom);
+        match self.form() {
+            Form::PackedBloom => return Some(Kind::Bloom),
+            Form::PackedRing => return Some(Kind::Ring),
+            Form::Boxed => {}
         }
         match self.value() {
             ValueRef::Bloom(_) => Some(Kind::Bloom),
+            ValueRef::Ring(_) | ValueRef::HalfRing(_) => Some(Kind::Ring),
             ValueRef::Busy { kind, .. } => kind,
             #[cfg(test)]
             ValueRef::Opaque => Some(Kind::Opaque),
@@ -561,11 +666,18 @@ impl<'a> EntryRef<'a> {
     pub fn footprint(self) -> Footprint {
         let own = size_class(self.parts().size);
         match self.form() {
-            Form::PackedBloom => Footprint { heap: own, mapped: 0 },
+            Form::PackedBloom | Form::PackedRing => Footprint { heap: own, mapped: 0 },
             Form::Boxed => {
                 let value = size_class(size_of::<Value>());
                 let (heap, mapped) = match self.value() {
                     ValueRef::Bloom(BloomRef::Large(bloom)) => (bloom.heap_bytes(size_class), bloom.mapped_bytes()),
+                    ValueRef::Ring(RingRef::Large(ring)) => {
+                        (size_class(size_of::<Ring>()) + ring.heap_bytes(size_class), 0)
+                    }
+                    ValueRef::HalfRing(half) => {
+                        let own = size_class(size_of::<HalfRing>()) + size_class(half.header.len());
+                        (own + half.load.heap_bytes(size_class), 0)
+                    }
                     _ => (0, 0),
                 };
                 Footprint { heap: own + value + heap, mapped }

@@ -37,7 +37,9 @@ pub mod glob;
 pub mod held;
 pub mod latch;
 pub mod latched;
+pub mod profiles;
 mod reaper;
+pub mod ring;
 mod shard;
 pub mod size_class;
 pub mod snapshot;
@@ -51,13 +53,17 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use parking_lot::RwLock;
 
 use clock::Clock;
-use effect::Journal;
-use entry::{EntryRef, Footprint, Kind};
+use effect::{Effect, Journal, Profile};
+use entry::{Entry, EntryRef, Footprint, Kind};
+
+use crate::codec::value::Built;
+use crate::filters::bits::AllocError;
 pub use eviction::Policy;
 use figures::{Bytes, Figures};
 use held::Held;
 use latch::{Gate, Wait};
 use latched::is_nothing;
+use profiles::Profiles;
 use reaper::Reaper;
 pub use shard::{Cell, Record, Recorder};
 use shard::{Common, Shard};
@@ -74,6 +80,7 @@ const SHARD_BITS: u32 = 10;
 pub struct Keyspace {
     shards: Box<[Padded]>,
     common: Common,
+    profiles: Profiles,
 }
 
 /// Memory set aside, until this is dropped.
@@ -124,7 +131,31 @@ impl Keyspace {
                 saving: Saving::default(),
                 figures,
             },
+            profiles: Profiles::default(),
         }
+    }
+
+    /// What keys get that a command makes by itself.
+    #[must_use]
+    pub fn profiles(&self) -> &Profiles {
+        &self.profiles
+    }
+
+    /// Set a profile, or take it away; it is recorded, in a transaction as a part of that. Tells whether there was one.
+    pub fn set_profile(&self, prefix: &[u8], profile: Option<Profile>, in_transaction: bool) -> bool {
+        let record = |existed: bool| {
+            if profile.is_some() || existed {
+                self.common.figures.changes.fetch_add(1, Ordering::Relaxed);
+                if let Some(journal) = &self.common.journal {
+                    journal.record(0, prefix, &Effect::Profile { settings: profile });
+                }
+            }
+        };
+        let existed = self.profiles.put_with(prefix, profile, record);
+        if !in_transaction {
+            self.common.commit();
+        }
+        existed
     }
 
     fn shard(&self, hash: NameHash) -> &RwLock<Shard> {
@@ -503,6 +534,18 @@ impl Keyspace {
     /// Lock shards whose entries come back from a long transaction: the stand-ins are not waited for.
     fn lock_for_return<'n>(&self, keys: impl Iterator<Item = (usize, &'n [u8])>) -> Held<'_> {
         Held::of_shards(self, keys.map(|(_, name)| shard_index(self.common.hash(name))).collect())
+    }
+}
+
+/// A value that was read, as an entry.
+///
+/// # Errors
+/// [`AllocError`] when there is no memory.
+pub fn built_filter(name: &[u8], life: Option<u64>, built: Built) -> Result<Entry, AllocError> {
+    match built {
+        Built::Bloom(decoded) => bloom::loaded_filter(name, life, decoded),
+        Built::Ring(value) => ring::entry_of(name, life, value),
+        Built::HalfRing(half) => ring::half_loaded(name, life, half),
     }
 }
 

@@ -22,12 +22,16 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use super::entry::EntryRef;
+use super::effect::Profile;
+use super::entry::{EntryRef, Kind, RingRef, ValueRef};
 use super::latch::Wait;
 use super::shard::Common;
 use super::table::Table;
 use super::{DATABASES, Keyspace, SHARDS};
+use crate::codec::value::push_half_loaded;
+use crate::filters::BloomRef;
 use crate::filters::frozen::Frozen;
+use crate::filters::ring::Ring;
 
 /// What the keyspace remembers of the snapshot that is being taken.
 #[derive(Default)]
@@ -67,7 +71,9 @@ pub struct SmallImage<'a> {
     pub life: Option<u64>,
     /// Its name.
     pub name: &'a [u8],
-    /// The [packed](crate::filters::packed_bloom) filter.
+    /// What it is.
+    pub kind: Kind,
+    /// The packed filter; see [`packed_bloom`](crate::filters::packed_bloom) and [`ring`](crate::filters::ring::packed).
     pub payload: &'a [u8],
 }
 
@@ -80,25 +86,39 @@ pub struct LargeImage {
     /// Its name.
     pub name: Box<[u8]>,
     /// The filter.
-    pub filter: Arc<Frozen>,
+    pub filter: LargeFilter,
 }
 
-/// Database, life (0 for none), length of the name, length of the payload.
+/// A filter with allocations of its own as it was at the cut.
+pub enum LargeFilter {
+    /// A Bloom filter, whose bits are still to be read.
+    Bloom(Arc<Frozen>),
+    /// A ring, which shares its bits with the one that goes on.
+    Ring(Box<Ring>),
+    /// One that is being loaded, as its value in a file.
+    HalfRing(Vec<u8>),
+}
+
+/// Database and kind, life (0 for none), length of the name, length of the payload.
 const SMALL_HEAD: usize = 1 + 8 + 4 + 4;
+/// Beside the database: the filter is a ring.
+const IS_RING: u8 = 0x80;
 
 impl Drop for LargeImage {
     /// Changes need not be noted any more, whether it was read to the end or not.
     fn drop(&mut self) {
-        self.filter.end();
+        if let LargeFilter::Bloom(filter) = &self.filter {
+            filter.end();
+        }
     }
 }
 
 impl Images {
     /// Take the image of an old entry, which is current then.
     fn add(&mut self, db: usize, entry: EntryRef<'_>, epoch: u64) {
-        if let Some(payload) = entry.packed_payload() {
+        if let Some((kind, payload)) = entry.packed_payload() {
             let (name, life) = (entry.name(), entry.life().unwrap_or(0));
-            self.small.push(db as u8);
+            self.small.push(db as u8 | if kind == Kind::Ring { IS_RING } else { 0 });
             self.small.extend(life.to_le_bytes());
             self.small.extend((name.len() as u32).to_le_bytes());
             self.small.extend((payload.len() as u32).to_le_bytes());
@@ -106,7 +126,7 @@ impl Images {
             self.small.extend_from_slice(payload);
             entry.set_epoch(epoch);
             self.count += 1;
-        } else if let Some(filter) = entry.large_bloom().and_then(|chain| chain.freeze(epoch)) {
+        } else if let Some(filter) = large_image(entry, epoch) {
             self.large.push(LargeImage { db, life: entry.life(), name: entry.name().into(), filter });
             self.count += 1;
         }
@@ -132,7 +152,9 @@ impl Images {
             let (name, behind) = behind.split_at_checked(length(9)?)?;
             let (payload, behind) = behind.split_at_checked(length(13)?)?;
             rest = behind;
-            Some(SmallImage { db: usize::from(head[0]), life: Some(life).filter(|life| *life > 0), name, payload })
+            let (db, kind) =
+                (usize::from(head[0] & !IS_RING), if head[0] & IS_RING != 0 { Kind::Ring } else { Kind::Bloom });
+            Some(SmallImage { db, life: Some(life).filter(|life| *life > 0), name, kind, payload })
         })
     }
 
@@ -140,6 +162,25 @@ impl Images {
     pub fn clear(&mut self) {
         self.small.clear();
         self.large.clear();
+    }
+}
+
+/// The image of an old entry with allocations of its own, which is current then.
+fn large_image(entry: EntryRef<'_>, epoch: u64) -> Option<LargeFilter> {
+    match entry.value() {
+        ValueRef::Bloom(BloomRef::Large(chain)) => chain.freeze(epoch).map(LargeFilter::Bloom),
+        ValueRef::Ring(RingRef::Large(ring)) => {
+            let image = Box::new(ring.clone());
+            entry.set_epoch(epoch);
+            Some(LargeFilter::Ring(image))
+        }
+        ValueRef::HalfRing(half) => {
+            let mut value = Vec::new();
+            push_half_loaded(&mut value, half);
+            entry.set_epoch(epoch);
+            Some(LargeFilter::HalfRing(value))
+        }
+        _ => None,
     }
 }
 
@@ -220,6 +261,8 @@ pub struct Snapshot {
     /// Keys at the cut, and those of which an image was handed over so far.
     expected: u64,
     count: u64,
+    /// What rings got then that a command made by itself.
+    profiles: Vec<(Box<[u8]>, Profile)>,
     place: Place,
     /// Tables that were flushed since the cut and are walked here, and where the first of them is walked.
     flushed: VecDeque<(usize, Table)>,
@@ -262,6 +305,7 @@ impl Keyspace {
         saving.active.store(true, Ordering::Relaxed);
         let sizes = std::array::from_fn(|db| (self.len(db) as u64, self.lives(db) as u64));
         let expected = sizes.iter().map(|(keys, _)| keys).sum();
+        let profiles = self.profiles.all();
         at_cut();
         drop(held);
         Ok(Snapshot {
@@ -270,6 +314,7 @@ impl Keyspace {
             sizes,
             expected,
             count: 0,
+            profiles,
             place: Place::default(),
             flushed: VecDeque::new(),
             flushed_cursor: 0,
@@ -288,6 +333,12 @@ impl Snapshot {
     #[must_use]
     pub fn keys(&self) -> u64 {
         self.expected
+    }
+
+    /// What rings got at the cut that a command made by itself, by the beginning of their names.
+    #[must_use]
+    pub fn profiles(&self) -> &[(Box<[u8]>, Profile)] {
+        &self.profiles
     }
 
     /// Keys of which an image was handed over.

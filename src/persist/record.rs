@@ -10,8 +10,10 @@
 use std::cell::RefCell;
 
 use crate::filters::bloom::Shape;
+use crate::filters::ring::settings::LINKS;
+use crate::filters::ring::{Event, Mode, Settings, Window};
 use crate::keyspace::DATABASES;
-use crate::keyspace::effect::{Cause, Effect, Group};
+use crate::keyspace::effect::{Cause, Effect, Group, Profile};
 
 /// A record that is read back.
 #[derive(Debug, PartialEq)]
@@ -36,6 +38,13 @@ pub enum Change<'a> {
         /// These.
         items: Vec<&'a [u8]>,
     },
+    /// Items were written to a ring, or its time went on.
+    RingAdded {
+        /// When.
+        event: Event,
+        /// These.
+        items: Vec<&'a [u8]>,
+    },
 }
 
 impl Change<'_> {
@@ -44,6 +53,7 @@ impl Change<'_> {
         match self {
             Self::Effect(effect) => work(effect),
             Self::BloomAdded { link, items } => work(&Effect::BloomAdded { link: *link, items }),
+            Self::RingAdded { event, items } => work(&Effect::RingAdded { event: *event, items }),
         }
     }
 }
@@ -69,6 +79,13 @@ enum Kind {
     Flushed = 12,
     Swapped = 13,
     Group = 14,
+    RingCreated = 15,
+    RingAdded = 16,
+    RingRotated = 17,
+    RingCleared = 18,
+    RingLinks = 19,
+    Profile = 20,
+    RingHeader = 21,
 }
 
 thread_local! {
@@ -215,6 +232,37 @@ pub fn encode(db: usize, name: &[u8], effect: &Effect<'_>, out: &mut Vec<u8>) {
             push_number(out, *offset);
             push_bytes(out, data);
         }
+        Effect::RingCreated { settings, version, life } => {
+            begin(Kind::RingCreated);
+            push_settings(out, settings);
+            out.extend(version.to_le_bytes());
+            push_life(out, *life);
+        }
+        Effect::RingAdded { event, items } => {
+            begin(Kind::RingAdded);
+            push_number(out, event.now);
+            // Mostly the same.
+            push_number(out, event.now - event.at.min(event.now));
+            push_number(out, items.len() as u64);
+            items.iter().for_each(|item| push_bytes(out, item));
+        }
+        Effect::RingHeader { cursor, header } => {
+            begin(Kind::RingHeader);
+            out.extend(cursor.to_le_bytes());
+            push_bytes(out, header);
+        }
+        Effect::RingRotated => begin(Kind::RingRotated),
+        Effect::RingCleared => begin(Kind::RingCleared),
+        Effect::RingLinks { links, now } => {
+            begin(Kind::RingLinks);
+            push_number(out, u64::from(*links));
+            push_number(out, *now);
+        }
+        Effect::Profile { settings } => {
+            begin(Kind::Profile);
+            out.push(settings.map_or(0, |profile| 1 + u8::from(profile.keyed)));
+            settings.iter().for_each(|profile| push_settings(out, &profile.settings));
+        }
         Effect::Restored { payload, life } => {
             begin(Kind::Restored);
             push_life(out, *life);
@@ -280,6 +328,36 @@ fn push_shape(out: &mut Vec<u8>, shape: &Shape) {
     out.push(shape.log2_bits);
 }
 
+// The parts of a ring's settings that are there or not.
+const LINK_ERROR: u8 = 1;
+const WINDOW: u8 = 2;
+const BOUNDED: u8 = 4;
+const BY_EVENTS: u8 = 8;
+const DUAL: u8 = 16;
+const HAS_IDLE: u8 = 32;
+const HAS_KEY: u8 = 64;
+
+fn push_settings(out: &mut Vec<u8>, settings: &Settings) {
+    let flag = |on: bool, flag: u8| if on { flag } else { 0 };
+    let mode = match settings.mode {
+        Mode::Count => 0,
+        Mode::Dual { .. } => DUAL,
+        Mode::Window(window) => WINDOW | flag(window.bounded, BOUNDED) | flag(window.by_events, BY_EVENTS),
+    };
+    let others = flag(settings.link_error, LINK_ERROR) | flag(settings.idle.is_some(), HAS_IDLE);
+    out.push(mode | others | flag(settings.key.is_some(), HAS_KEY));
+    push_number(out, settings.capacity);
+    out.extend(settings.error.to_bits().to_le_bytes());
+    push_number(out, u64::from(settings.links));
+    match settings.mode {
+        Mode::Count => {}
+        Mode::Dual { threshold } => out.extend(threshold.to_bits().to_le_bytes()),
+        Mode::Window(window) => push_number(out, window.span_ms),
+    }
+    settings.idle.iter().for_each(|idle| push_number(out, u64::from(*idle)));
+    settings.key.iter().for_each(|key| out.extend(key));
+}
+
 /// Read the record at the front of `bytes`; what follows it is returned too.
 ///
 /// # Errors
@@ -303,6 +381,25 @@ pub fn decode(bytes: &[u8]) -> Result<(Record<'_>, &[u8]), Malformed> {
         k if k == Kind::BloomChunk as u8 => {
             Effect::BloomChunk { link: fields.small()?, offset: fields.number()?, data: fields.bytes()? }
         }
+        k if k == Kind::RingCreated as u8 => {
+            Effect::RingCreated { settings: fields.settings()?, version: fields.u64()?, life: fields.life()? }
+        }
+        k if k == Kind::RingAdded as u8 => {
+            let (now, before) = (fields.number()?, fields.number()?);
+            let event = Event { now, at: now.checked_sub(before).ok_or(Malformed)? };
+            return Ok((Record { db, name, change: Change::RingAdded { event, items: fields.items()? } }, fields.0));
+        }
+        k if k == Kind::RingHeader as u8 => Effect::RingHeader { cursor: fields.u64()?, header: fields.bytes()? },
+        k if k == Kind::RingRotated as u8 => Effect::RingRotated,
+        k if k == Kind::RingCleared as u8 => Effect::RingCleared,
+        k if k == Kind::RingLinks as u8 => Effect::RingLinks { links: fields.links()?, now: fields.number()? },
+        k if k == Kind::Profile as u8 => Effect::Profile {
+            settings: match fields.byte()? {
+                0 => None,
+                keyed @ 1..=2 => Some(Profile { settings: fields.settings()?, keyed: keyed == 2 }),
+                _ => return Err(Malformed),
+            },
+        },
         k if k == Kind::Restored as u8 => Effect::Restored { life: fields.life()?, payload: fields.bytes()? },
         k if k == Kind::Life as u8 => Effect::Life { life: fields.life()? },
         k if k == Kind::Deleted as u8 => Effect::Deleted { cause: fields.cause()? },
@@ -381,6 +478,34 @@ impl<'a> Fields<'a> {
         causes.into_iter().find(|cause| *cause as u8 == byte).ok_or(Malformed)
     }
 
+    fn links(&mut self) -> Result<u16, Malformed> {
+        let links = u16::try_from(self.number()?).map_err(|_| Malformed)?;
+        if LINKS.contains(&links) { Ok(links) } else { Err(Malformed) }
+    }
+
+    fn settings(&mut self) -> Result<Settings, Malformed> {
+        let (flags, capacity, error) = (self.byte()?, self.number()?, f64::from_bits(self.u64()?));
+        let links = self.links()?;
+        let mode = match flags & (WINDOW | DUAL) {
+            0 => Mode::Count,
+            DUAL => Mode::Dual { threshold: f64::from_bits(self.u64()?) },
+            WINDOW => Mode::Window(Window {
+                span_ms: self.number()?,
+                bounded: flags & BOUNDED != 0,
+                by_events: flags & BY_EVENTS != 0,
+            }),
+            _ => return Err(Malformed),
+        };
+        let idle = if flags & HAS_IDLE != 0 { Some(self.small()?) } else { None };
+        let key = if flags & HAS_KEY != 0 { Some(self.array()?) } else { None };
+        let sound = capacity > 0
+            && error > 0.0
+            && error < 1.0
+            && !matches!(mode, Mode::Dual { threshold } if !(0.5..1.0).contains(&threshold));
+        let settings = Settings { capacity, error, link_error: flags & LINK_ERROR != 0, links, mode, idle, key };
+        if sound { Ok(settings) } else { Err(Malformed) }
+    }
+
     fn shape(&mut self) -> Result<Shape, Malformed> {
         Ok(Shape {
             entries: self.u64()?,
@@ -416,7 +541,29 @@ mod tests {
     fn every_effect_comes_back() {
         let shape = Shape::new(1000, 0.01).unwrap();
         let items: &[&[u8]] = &[b"", b"a", &[0xff; 300]];
+        let ring = Settings {
+            capacity: 1 << 40,
+            error: 0.01,
+            link_error: true,
+            links: 1024,
+            mode: Mode::Count,
+            idle: None,
+            key: None,
+        };
+        let window = Mode::Window(Window { span_ms: 1 << 38, bounded: true, by_events: true });
+        let dual = Settings { mode: Mode::Dual { threshold: 0.6 }, links: 2, link_error: false, ..ring };
         for effect in [
+            Effect::RingCreated { settings: ring, version: u64::MAX, life: Some(7) },
+            Effect::RingCreated { settings: Settings { mode: window, idle: Some(9), ..ring }, version: 1, life: None },
+            Effect::RingCreated { settings: Settings { key: Some([7; 16]), ..dual }, version: 1, life: None },
+            Effect::RingAdded { event: Event { now: 1 << 41, at: (1 << 41) - 5 }, items },
+            Effect::RingAdded { event: Event { now: 3, at: 3 }, items: &[] },
+            Effect::RingHeader { cursor: u64::MAX, header: b"header" },
+            Effect::RingRotated,
+            Effect::RingCleared,
+            Effect::RingLinks { links: 2, now: 1 << 41 },
+            Effect::Profile { settings: Some(Profile { settings: dual, keyed: true }) },
+            Effect::Profile { settings: None },
             Effect::BloomCreated { shape, options: 5, growth: 2, life: Some(7) },
             Effect::BloomAdded { link: 1023, items },
             Effect::BloomGrown { shape },

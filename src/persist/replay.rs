@@ -5,13 +5,17 @@
 
 use crate::codec::bloom::decode_header;
 use crate::codec::payload::restore;
+use crate::codec::value::HalfRing;
 use crate::filters::bits::AllocError;
+use crate::filters::item_hash::{HashKey, hash_item};
+use crate::filters::ring::{Event, InsertError, Ring};
 use crate::keyspace::bloom::{copied, empty_filter, loaded_filter, push_link};
+use crate::keyspace::built_filter;
 use crate::keyspace::effect::Effect;
-use crate::keyspace::entry::{Entry, ValueMut};
+use crate::keyspace::entry::{Entry, EntryRef, ValueMut, ValueRef};
 use crate::keyspace::held::Held;
 use crate::keyspace::latch::Wait;
-use crate::keyspace::{Cell, Keyspace};
+use crate::keyspace::{Cell, Keyspace, ring};
 
 /// A record could not be done again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -60,6 +64,10 @@ pub fn apply(keyspace: &Keyspace, db: usize, name: &[u8], effect: &Effect<'_>) -
             keyspace.lock_all(|_| true)?.swap(db, with);
             Ok(())
         }
+        Effect::Profile { settings } => {
+            keyspace.profiles().put(name, settings);
+            Ok(())
+        }
         _ => keyspace.write(db, name, |cell| apply_to_key(cell, effect))?,
     }
 }
@@ -75,14 +83,23 @@ fn apply_to_key(cell: &mut Cell<'_>, effect: &Effect<'_>) -> Result<(), ReplayEr
             cell.replace(empty_filter(cell.name(), &shape, options, growth, life)?);
             Ok(())
         }
+        Effect::RingCreated { settings, version, life } => {
+            cell.replace(ring::entry_of(cell.name(), life, Ring::new(settings, version))?);
+            Ok(())
+        }
+        Effect::RingHeader { cursor, header } => {
+            let half = HalfRing::new(cursor, header, u64::MAX).map_err(|_| ReplayError::Unfitting)?;
+            cell.replace(ring::half_loaded(cell.name(), None, half)?);
+            Ok(())
+        }
         Effect::BloomHeader { header } => {
             let decoded = decode_header(header, u64::MAX).map_err(|_| ReplayError::Unfitting)?;
             cell.replace(loaded_filter(cell.name(), None, decoded)?);
             Ok(())
         }
         Effect::Restored { payload, life } => {
-            let decoded = restore(payload, u64::MAX).map_err(|_| ReplayError::Unfitting)?;
-            cell.replace(loaded_filter(cell.name(), life, decoded)?);
+            let built = restore(payload, u64::MAX).map_err(|_| ReplayError::Unfitting)?;
+            cell.replace(built_filter(cell.name(), life, built)?);
             Ok(())
         }
         Effect::Deleted { cause } => {
@@ -119,6 +136,41 @@ fn change(entry: &mut Entry, effect: &Effect<'_>) -> Result<(), ReplayError> {
             bloom.or_bytes(link as usize, offset as usize, data);
             Ok(())
         }
+        Effect::RingAdded { event, items } => add_to_ring(entry, event, items),
+        Effect::RingRotated => change_ring(entry, |ring| ring.rotate().map_err(|_| ReplayError::Unfitting)),
+        Effect::RingCleared => change_ring(entry, |ring| {
+            ring.clear();
+            Ok(())
+        }),
+        Effect::RingLinks { links, now } => change_ring(entry, |ring| {
+            ring.set_links(links, now);
+            Ok(())
+        }),
+        _ => Err(ReplayError::Unfitting),
+    }
+}
+
+/// What was written then is written now: which links it goes to follows from the ring and the time alone.
+fn add_to_ring(entry: &mut Entry, event: Event, items: &[&[u8]]) -> Result<(), ReplayError> {
+    let key = ring_key(entry.as_ref())?;
+    for item in items {
+        ring::insert(entry, hash_item(item, key.as_ref()), event).map_err(|error| match error {
+            InsertError::Memory(error) => ReplayError::Memory(error),
+            InsertError::Shape(_) => ReplayError::Unfitting,
+        })?;
+    }
+    Ok(())
+}
+
+fn change_ring(entry: &mut Entry, work: impl FnOnce(&mut Ring) -> Result<(), ReplayError>) -> Result<(), ReplayError> {
+    ring_key(entry.as_ref())?;
+    ring::change(entry, work)
+}
+
+/// The key of a ring's hashes; an error if the entry holds no ring.
+fn ring_key(entry: EntryRef<'_>) -> Result<Option<HashKey>, ReplayError> {
+    match entry.value() {
+        ValueRef::Ring(ring) => Ok(ring.key().copied()),
         _ => Err(ReplayError::Unfitting),
     }
 }

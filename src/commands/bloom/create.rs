@@ -52,7 +52,7 @@ impl<'a> Bounds<'a> {
     }
 
     /// Whether a filter of `total` bytes of bits may be, `more` of which are new, beside `kept` that cannot go for them.
-    fn check(self, total: u64, more: u64, kept: u64) -> Result<(), CommandError> {
+    pub(in crate::commands) fn check(self, total: u64, more: u64, kept: u64) -> Result<(), CommandError> {
         let limit = self.settings.max_filter_memory();
         if total > limit {
             return Err(CommandError::FilterTooLarge { bytes: total, limit });

@@ -23,7 +23,7 @@ const ERROR: Argument = Argument::new("error", ArgumentKind::Double);
 const EXPANSION: Argument = Argument::new("expansion", ArgumentKind::Integer).token("EXPANSION").optional();
 const NONSCALING: Argument = Argument::word("nonscaling", "NONSCALING");
 
-const LIFE: Argument = Argument::new(
+pub(super) const LIFE: Argument = Argument::new(
     "life",
     ArgumentKind::OneOf(&[
         Argument::new("seconds", ArgumentKind::Integer).token("EX"),

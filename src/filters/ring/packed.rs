@@ -260,7 +260,9 @@ impl<'a> PackedRing<'a> {
         self.payload[0]
     }
 
-    fn is_window(self) -> bool {
+    /// Whether it forgets by clock.
+    #[must_use]
+    pub fn is_window(self) -> bool {
         self.flags() & WINDOW != 0
     }
 
@@ -328,6 +330,16 @@ impl<'a> PackedRing<'a> {
     #[must_use]
     pub fn latest(self) -> u64 {
         if self.is_window() { u64::from_le_bytes(field(self.payload, LATEST)) } else { 0 }
+    }
+
+    /// The time for whoever reads it now by the server's clock, as [`Settings::reading_time`] gives it.
+    #[must_use]
+    pub fn reading_time(self, clock: u64) -> u64 {
+        match (self.is_window(), self.flags() & BY_EVENTS != 0) {
+            (false, _) => 0,
+            (true, true) => self.latest(),
+            (true, false) => self.latest().max(clock),
+        }
     }
 
     /// Its version.
@@ -478,5 +490,42 @@ impl<'a> PackedRingMut<'a> {
             let latest = self.as_ref().latest().max(now);
             self.payload[LATEST..LOST_UNTIL].copy_from_slice(&latest.to_le_bytes());
         }
+    }
+}
+
+/// One part of a packed ring as its fields and the bytes of what it holds, for whoever writes it elsewhere.
+#[derive(Clone, Copy, Debug)]
+pub struct RawPart<'a> {
+    /// The slice of time that it belongs to; 0 without a window.
+    pub slice: u64,
+    /// Which array of its slice it is.
+    pub growth: u8,
+    /// Its size.
+    pub shape: ArrayShape,
+    /// Items written to it.
+    pub items: u64,
+    /// Whether it is a list.
+    pub listed: bool,
+    /// The hashes of 8 bytes, or the bits.
+    pub content: &'a [u8],
+}
+
+impl<'a> PackedRing<'a> {
+    /// As [`Ring::lost`].
+    #[must_use]
+    pub fn lost_until(self) -> u64 {
+        self.lost()
+    }
+
+    /// All parts, oldest first.
+    pub fn raw_parts(self) -> impl Iterator<Item = RawPart<'a>> {
+        self.parts().map(|part| RawPart {
+            slice: part.slice(),
+            growth: part.entry.get(GROWTH).copied().unwrap_or(0),
+            shape: part.shape(),
+            items: part.items(),
+            listed: part.is_list(),
+            content: part.content,
+        })
     }
 }

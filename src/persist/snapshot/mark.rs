@@ -16,6 +16,8 @@
 //! **A block stands alone.** A reader that has lost the block before this one does not know the database any more that was
 //! chosen there: so the writer chooses it again at the start of each block with keys. The marks themselves belong to no block.
 
+/// Key of the field with the record of a profile of rings.
+pub const PROFILE: &[u8] = b"seendb-profile";
 /// Opcode of a field about the file.
 pub(super) const AUX: u8 = 0xfa;
 /// Name of the field.

@@ -32,8 +32,10 @@ mod visit;
 mod window;
 
 use crate::codec::foreign::TypeName;
+use crate::codec::ring_fields::{PartHead, RingHead};
 use crate::filters::LinkInfo;
 use crate::filters::bits::BitArray;
+use crate::filters::ring::Part;
 use crate::keyspace::Keyspace;
 use crate::persist::files::File;
 use load::{Loader, Loading};
@@ -69,6 +71,15 @@ struct Large {
     arrays: Vec<BitArray>,
 }
 
+/// A ring that does not fit into the window.
+struct LargeRing {
+    head: RingHead,
+    /// Its parts but for what they hold.
+    heads: Vec<PartHead>,
+    /// With that, if it is wanted.
+    parts: Vec<Part>,
+}
+
 /// Who takes what a scan finds.
 trait Sink {
     /// Whether the bits of large filters are wanted.
@@ -81,10 +92,16 @@ trait Sink {
     fn retire(&mut self, buffer: Vec<u8>, start: u64) -> Result<(), Fault>;
 
     /// A filter's name stands at `at` in the window, its value right behind.
-    fn bloom(&mut self, window: &[u8], at: usize, kind: u8, place: Place) -> Result<(), Fault>;
+    fn own(&mut self, window: &[u8], at: usize, kind: u8, place: Place) -> Result<(), Fault>;
 
     /// A filter that does not fit into the window.
     fn large(&mut self, name: &[u8], large: Large, place: Place) -> Result<(), Fault>;
+
+    /// A ring that does not fit into the window.
+    fn large_ring(&mut self, name: &[u8], ring: LargeRing, place: Place) -> Result<(), Fault>;
+
+    /// What rings get that a command makes by itself, as a record.
+    fn profile(&mut self, _record: &[u8]) {}
 
     /// So many keys will come for a database.
     fn expect(&mut self, _db: u64, _keys: u64) {}

@@ -10,17 +10,22 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::mark::push_mark;
+use super::mark::{PROFILE, push_mark};
 use crate::codec::bloom_value::{BloomWriter, push_packed};
 use crate::codec::crc32c::Crc32c;
 use crate::codec::crc64::Crc64;
 use crate::codec::lzf::Compressor;
 use crate::codec::rdb;
+use crate::codec::ring_value::{RingWriter, push_packed_ring};
 use crate::filters::frozen::{Frozen, FrozenBits, PAGE_BYTES};
 use crate::filters::packed_bloom::PackedBloom;
+use crate::filters::ring::Ring;
 use crate::keyspace::DATABASES;
-use crate::keyspace::snapshot::{Images, LargeImage, SmallImage, Snapshot, Walk};
+use crate::keyspace::effect::Effect;
+use crate::keyspace::entry::Kind;
+use crate::keyspace::snapshot::{Images, LargeFilter, LargeImage, SmallImage, Snapshot, Walk};
 use crate::persist::files::{File, Files};
+use crate::persist::record::encode;
 
 /// A block ends at the first key that makes it so large.
 const BLOCK_BYTES: usize = 1 << 20;
@@ -115,6 +120,7 @@ fn write_file(
     let mut writer = Writer::new(files.create(path)?, options, progress);
     progress.keys.store(snapshot.keys(), Ordering::Relaxed);
     writer.head(options);
+    writer.profiles(&snapshot);
     writer.keys(snapshot)?;
     writer.finish()
 }
@@ -187,6 +193,17 @@ impl<'a> Writer<'a> {
         options.fields.iter().for_each(|(name, value)| self.field(name, value));
     }
 
+    /// What rings get that a command makes by itself.
+    fn profiles(&mut self, snapshot: &Snapshot) {
+        for (prefix, profile) in snapshot.profiles().iter().filter(|_| self.marks) {
+            let mut record = Vec::new();
+            encode(0, prefix, &Effect::Profile { settings: Some(*profile) }, &mut record);
+            self.out.push(AUX);
+            push_string(&mut self.out, PROFILE);
+            push_string(&mut self.out, &record);
+        }
+    }
+
     fn field(&mut self, name: &str, value: &str) {
         self.out.push(AUX);
         push_string(&mut self.out, name.as_bytes());
@@ -220,7 +237,10 @@ impl<'a> Writer<'a> {
 
     fn small(&mut self, image: &SmallImage<'_>) {
         self.key(image.db, image.life, image.name);
-        push_packed(&mut self.out, PackedBloom::new(image.payload), self.compressor.as_mut());
+        match image.kind {
+            Kind::Ring => push_packed_ring(&mut self.out, image.payload, self.compressor.as_mut()),
+            _ => push_packed(&mut self.out, PackedBloom::new(image.payload), self.compressor.as_mut()),
+        }
     }
 
     fn key(&mut self, db: usize, life: Option<u64>, name: &[u8]) {
@@ -248,7 +268,11 @@ impl<'a> Writer<'a> {
     fn large(&mut self, image: &LargeImage) -> io::Result<()> {
         self.end_block();
         self.key(image.db, image.life, &image.name);
-        self.bits(&image.filter)?;
+        match &image.filter {
+            LargeFilter::Bloom(filter) => self.bits(filter)?,
+            LargeFilter::Ring(ring) => self.ring(ring)?,
+            LargeFilter::HalfRing(value) => self.out.extend_from_slice(value),
+        }
         self.end_block();
         Ok(())
     }
@@ -256,6 +280,14 @@ impl<'a> Writer<'a> {
     fn bits(&mut self, filter: &Frozen) -> io::Result<()> {
         let (mut value, mut bits) = (BloomWriter::frozen(filter), FrozenBits::of(filter));
         while !value.step_with(&mut self.out, PAGE_BYTES, |_, _, buffer| bits.read(buffer)) {
+            self.flush_if_full()?;
+        }
+        self.flush_if_full()
+    }
+
+    fn ring(&mut self, ring: &Ring) -> io::Result<()> {
+        let mut value = RingWriter::new(ring.clone());
+        while !value.step(&mut self.out, PAGE_BYTES) {
             self.flush_if_full()?;
         }
         self.flush_if_full()

@@ -19,9 +19,27 @@ const TRIES: usize = 5;
 const BETWEEN: Duration = Duration::from_millis(200);
 
 /// Kinds of records, in the order in which they are told.
-const KINDS: [&str; 13] = [
-    "created", "added", "grown", "header", "chunk", "restored", "life", "deleted", "renamed", "copied", "moved",
-    "flushed", "swapped",
+const KINDS: [&str; 20] = [
+    "created",
+    "added",
+    "grown",
+    "header",
+    "chunk",
+    "restored",
+    "life",
+    "deleted",
+    "renamed",
+    "copied",
+    "moved",
+    "flushed",
+    "swapped",
+    "ring created",
+    "ring added",
+    "rotated",
+    "cleared",
+    "links",
+    "profile",
+    "ring header",
 ];
 
 /// What a log holds up to where it ends.
@@ -87,6 +105,10 @@ impl Figures {
                 self.items += items.len() as u64;
                 1
             }
+            Change::RingAdded { items, .. } => {
+                self.items += items.len() as u64;
+                14
+            }
             Change::Effect(effect) => match effect {
                 Effect::BloomCreated { .. } => 0,
                 Effect::BloomAdded { .. } => 1,
@@ -101,6 +123,13 @@ impl Figures {
                 Effect::Moved { .. } => 10,
                 Effect::Flushed { .. } => 11,
                 Effect::Swapped { .. } => 12,
+                Effect::RingCreated { .. } => 13,
+                Effect::RingAdded { .. } => 14,
+                Effect::RingRotated => 15,
+                Effect::RingCleared => 16,
+                Effect::RingLinks { .. } => 17,
+                Effect::Profile { .. } => 18,
+                Effect::RingHeader { .. } => 19,
             },
         };
         self.kinds[kind] += 1;

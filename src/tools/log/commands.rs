@@ -10,6 +10,7 @@
 //! | items counted | `BF.MADD`, if it would count each of them, in this sub-filter |
 //! | sub-filter | nothing, if the next item makes it by itself; until then the key lags |
 //! | header, chunk | `BF.LOADCHUNK` |
+//! | anything of a ring | the ring, when something else needs it or at the end: its commands depend on the clock |
 //! | restored | `RESTORE`, large ones as the filter |
 //! | life | at the end |
 //! | copied | `COPY`; the filter for RedisBloom, which has no `COPY` of filters |
@@ -105,6 +106,10 @@ impl<W: Write> Commands<W> {
         let Record { db, name, change } = record;
         match change {
             Change::BloomAdded { link, items } => self.added(*db, name, *link, items),
+            Change::RingAdded { event, items } => {
+                self.set_lag(*db, name, Lag::Filter);
+                Ok(self.model.apply(*db, name, &Effect::RingAdded { event: *event, items })?)
+            }
             Change::Effect(effect) => {
                 self.before(*db, name, effect)?;
                 self.model.apply(*db, name, effect)?;
@@ -190,6 +195,10 @@ impl<W: Write> Commands<W> {
                 self.chunk(db, name, link as usize, offset, data.len())
             }
             Effect::Copied { db: other, to } if !self.copies => self.whole(other, to),
+            Effect::RingCreated { .. } | Effect::RingRotated | Effect::RingCleared | Effect::RingLinks { .. } => {
+                self.set_lag(db, name, Lag::Filter);
+                Ok(())
+            }
             Effect::Restored { payload, .. } => {
                 self.forget_lag(db, name);
                 let lowered = payload::with_version(payload, RDB_VERSION).ok();

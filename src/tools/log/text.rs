@@ -6,6 +6,7 @@ use std::path::Path;
 
 use super::model::{rate, reserve_words};
 use super::{CatError, Printer, flush};
+use crate::filters::ring::{Mode, Settings};
 use crate::keyspace::effect::{Cause, Effect};
 use crate::persist::files::Files;
 use crate::persist::record::{Change, Record, Unit, for_each_record};
@@ -79,6 +80,30 @@ fn word(bytes: &[u8]) -> Cow<'_, str> {
     }
 }
 
+/// What stands behind error and capacity of a ring.
+fn ring_options(settings: &Settings) -> String {
+    let mut words = match settings.mode {
+        Mode::Dual { threshold } => format!(" DUAL THRESHOLD {threshold}"),
+        Mode::Count => format!(" LINKS {}", settings.links),
+        Mode::Window(window) => {
+            let bounded = if window.bounded { " BOUNDED" } else { "" };
+            let clock = if window.by_events { " CLOCK EVENT" } else { "" };
+            format!(" LINKS {} PWINDOW {}{bounded}{clock}", settings.links, window.span_ms)
+        }
+    };
+    if settings.link_error {
+        words += " LINKERROR";
+    }
+    if let Some(idle) = settings.idle {
+        words += &format!(" IDLE {idle}");
+    }
+    if let Some(key) = settings.key {
+        let digits: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+        words += &format!(" SEED {digits}");
+    }
+    words
+}
+
 fn text(record: &Record<'_>) -> String {
     let name = word(record.name);
     let effect = match &record.change {
@@ -86,6 +111,11 @@ fn text(record: &Record<'_>) -> String {
             let items: Vec<_> = items.iter().map(|item| word(item)).collect();
             let link = if *link > 0 { format!(" # sub-filter {link}") } else { String::new() };
             return format!("BF.MADD {name} {}{link}", items.join(" "));
+        }
+        Change::RingAdded { event, items } => {
+            let items: Vec<_> = items.iter().map(|item| word(item)).collect();
+            let at = if event.at > 0 { format!(" AT {}", event.at) } else { String::new() };
+            return format!("CHAIN.INSERT {name}{at} ITEMS {}", items.join(" "));
         }
         Change::Effect(effect) => effect,
     };
@@ -98,7 +128,26 @@ fn text(record: &Record<'_>) -> String {
             let life = life.map_or(String::new(), |life| format!(" PXAT {life}"));
             format!("BF.RESERVE {name} {settings}{life}")
         }
-        Effect::BloomAdded { .. } => String::new(),
+        Effect::BloomAdded { .. } | Effect::RingAdded { .. } => String::new(),
+        Effect::RingCreated { settings, life, .. } => {
+            let life = life.map_or(String::new(), |life| format!(" PXAT {life}"));
+            format!(
+                "CHAIN.RESERVE {name} {} {}{}{life}",
+                rate(settings.error),
+                settings.capacity,
+                ring_options(settings)
+            )
+        }
+        Effect::RingHeader { cursor, header } => format!("CHAIN.LOADCHUNK {name} {cursor} <{} bytes>", header.len()),
+        Effect::RingRotated => format!("CHAIN.ROTATE {name}"),
+        Effect::RingCleared => format!("CHAIN.CLEAR {name}"),
+        Effect::RingLinks { links, .. } => format!("# {name} has {links} links"),
+        Effect::Profile { settings: None } => format!("CHAIN.PROFILE DEL {name}"),
+        Effect::Profile { settings: Some(profile) } => {
+            let (settings, keyed) = (&profile.settings, if profile.keyed { " KEYED" } else { "" });
+            let (capacity, error) = (settings.capacity, rate(settings.error));
+            format!("CHAIN.PROFILE SET {name} CAPACITY {capacity} ERROR {error}{}{keyed}", ring_options(settings))
+        }
         Effect::BloomGrown { shape } => {
             format!("# {name} grows: a sub-filter for {} items at {}", shape.entries, rate(shape.error))
         }

@@ -8,16 +8,20 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 
 use parking_lot::Mutex;
 
+use super::LargeRing;
 use super::report::{Fault, LoadError, Loss, Losses, Progress, listed_name};
 use super::{Large, Place, Sink};
 use crate::codec::bloom_value::{BloomValue, ValueError};
 use crate::codec::rdb::{Reader, TYPE_MODULE_1};
 use crate::codec::rdb_string::RdbString;
+use crate::codec::value;
 use crate::filters::scalable_bloom::{Link, ScalableBloom};
 use crate::keyspace::arrivals::Arrivals;
 use crate::keyspace::bloom::filter_of_value;
+use crate::keyspace::effect::Effect;
 use crate::keyspace::entry::{Entry, EntryRef, Value};
-use crate::keyspace::{DATABASES, Keyspace};
+use crate::keyspace::{DATABASES, Keyspace, built_filter, ring};
+use crate::persist::record::{Change, decode};
 
 /// A key that lies in a window.
 struct KeyAt {
@@ -108,8 +112,14 @@ impl<'k> Loading<'k> {
     }
 
     fn entry(&self, name: &[u8], key: &KeyAt, reader: &mut Reader<'_>) -> Result<Entry, ValueError> {
-        let value = if key.kind == TYPE_MODULE_1 { BloomValue::read_plain(reader)? } else { BloomValue::read(reader)? };
-        let entry = filter_of_value(name, key.place.life, value)?;
+        let value = match key.kind {
+            TYPE_MODULE_1 => value::Value::Bloom(BloomValue::read_plain(reader)?),
+            _ => value::Value::read(reader)?,
+        };
+        let entry = match value {
+            value::Value::Bloom(value) => filter_of_value(name, key.place.life, value)?,
+            other => built_filter(name, key.place.life, other.build(u64::MAX)?)?,
+        };
         self.carry_over(entry.as_ref(), &key.place);
         Ok(entry)
     }
@@ -122,8 +132,8 @@ impl<'k> Loading<'k> {
         entry.set_idle(place.idle.unwrap_or(0), self.keyspace.stamp_now());
     }
 
-    fn large(&self, name: &[u8], large: Large, place: &Place) -> Result<(), Fault> {
-        let entry = entry_of_large(name, large, place.life)?;
+    /// Puts a key of its own into the keyspace.
+    fn one(&self, entry: Entry, place: &Place) -> Result<(), Fault> {
         self.carry_over(entry.as_ref(), place);
         let mut arrivals = Arrivals::default();
         self.keyspace.announce(&mut arrivals, database(place) as u8, entry, 0);
@@ -172,6 +182,16 @@ impl<'l, 'k> Loader<'l, 'k> {
     }
 }
 
+impl Loader<'_, '_> {
+    /// Takes a key that does not fit into a window.
+    fn one(&self, name: &[u8], entry: Result<Entry, Fault>, place: &Place) {
+        match entry.and_then(|entry| self.loading.one(entry, place)) {
+            Ok(()) => self.loading.progress.loaded(1),
+            Err(fault) => self.loading.fail(fault, place, Some(name)),
+        }
+    }
+}
+
 fn serve(loading: &Loading<'_>, taken: &Mutex<Receiver<Batch>>, done: &Sender<Batch>) {
     loop {
         let received = taken.lock().recv();
@@ -210,17 +230,29 @@ impl Sink for Loader<'_, '_> {
         }
     }
 
-    fn bloom(&mut self, _window: &[u8], at: usize, kind: u8, place: Place) -> Result<(), Fault> {
+    fn own(&mut self, _window: &[u8], at: usize, kind: u8, place: Place) -> Result<(), Fault> {
         self.keys.push(KeyAt { at: at as u32, kind, place });
         Ok(())
     }
 
     fn large(&mut self, name: &[u8], large: Large, place: Place) -> Result<(), Fault> {
-        match self.loading.large(name, large, &place) {
-            Ok(()) => self.loading.progress.loaded(1),
-            Err(fault) => self.loading.fail(fault, &place, Some(name)),
-        }
+        self.one(name, entry_of_large(name, large, place.life), &place);
         Ok(())
+    }
+
+    fn large_ring(&mut self, name: &[u8], large: LargeRing, place: Place) -> Result<(), Fault> {
+        let mut ring = large.head.ring();
+        ring.parts = large.parts.into();
+        self.one(name, ring::entry_of(name, place.life, ring).map_err(Fault::from), &place);
+        Ok(())
+    }
+
+    fn profile(&mut self, record: &[u8]) {
+        if let Ok((record, _)) = decode(record)
+            && let Change::Effect(Effect::Profile { settings }) = record.change
+        {
+            self.loading.keyspace.profiles().put(record.name, settings);
+        }
     }
 
     fn expect(&mut self, db: u64, keys: u64) {

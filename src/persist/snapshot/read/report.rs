@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::codec::bloom_value::ValueError;
 use crate::codec::foreign::TypeName;
 use crate::codec::rdb::Malformed;
+use crate::codec::ring_value::RingError;
 use crate::filters::bits::AllocError;
 
 /// Most losses that a report describes, and names that it gives of one; all are counted.
@@ -259,6 +260,12 @@ impl From<ValueError> for Fault {
     }
 }
 
+impl From<RingError> for Fault {
+    fn from(error: RingError) -> Fault {
+        ValueError::from(error).into()
+    }
+}
+
 impl From<AllocError> for Fault {
     fn from(error: AllocError) -> Fault {
         Fault::Memory(error.bytes)
@@ -272,7 +279,7 @@ impl Fault {
             Fault::Io(_) | Fault::Memory(_) | Fault::Stopped => return None,
             Fault::Short => "the file ends early".into(),
             Fault::Form(reason) => (*reason).into(),
-            Fault::Value(error) => format!("a Bloom filter that cannot be: {error}"),
+            Fault::Value(error) => format!("a filter that cannot be: {error}"),
             Fault::Block { .. } => "the block's checksum is wrong".into(),
         })
     }

@@ -6,14 +6,19 @@
 
 use super::report::{Checksum, Fault, Loss, Report};
 use super::window::{Stream, Window};
-use super::{Large, Place, Sink};
+use super::{Large, LargeRing, Place, Sink};
 use crate::codec::bloom_value::{BLOOM_ID, BloomValue, ChainFields, LinkFields, ValueError};
 use crate::codec::foreign::{self, Dialect, TypeName};
 use crate::codec::rdb::{self, Input, ModuleId, Reader};
+use crate::codec::ring_fields::{ContentCheck, PartHead, put_content};
+use crate::codec::ring_value::{RING_ID, RingFields};
+use crate::codec::value;
 use crate::filters::LinkInfo;
-use crate::filters::bits::BitArray;
+use crate::filters::bits::{AllocError, BitArray};
+use crate::filters::ring::Part as RingPart;
+use crate::filters::ring::bits::PIECE_BYTES;
 use crate::keyspace::DATABASES;
-use crate::persist::snapshot::mark::{self, MARK_BYTES, Mark};
+use crate::persist::snapshot::mark::{self, MARK_BYTES, Mark, PROFILE};
 
 /// First RDB version with a checksum at the end.
 const CHECKSUM_SINCE: u32 = 5;
@@ -122,7 +127,10 @@ fn skip_key_data<I: Input, T>(input: &mut I, dialect: Dialect) -> Result<Part<T>
 /// A part that lies in the window as a whole.
 enum Whole {
     Other(Part<Vec<u8>>),
-    Bloom { kind: u8 },
+    /// A filter of a family that is kept here.
+    Own {
+        kind: u8,
+    },
     Foreign(TypeName),
 }
 
@@ -149,18 +157,22 @@ impl Whole {
         if !foreign::is_module(kind) {
             return foreign::skip_builtin(reader, kind, dialect).map(Whole::Foreign);
         }
-        let value = reader.clone();
+        let start = reader.clone();
         let id = ModuleId::from_code(reader.length()?);
         let is_bloom = id.name() == BLOOM_ID.name();
+        let is_own = match kind {
+            rdb::TYPE_MODULE_2 => value::is_own(id),
+            _ => is_bloom,
+        };
         match kind {
             rdb::TYPE_MODULE_2 => foreign::skip_module(reader)?,
             _ if is_bloom => {
-                *reader = value;
+                *reader = start;
                 BloomValue::read_plain(reader).map_err(|_| rdb::Malformed)?;
             }
             _ => return Err(rdb::Malformed),
         }
-        Ok(if is_bloom { Whole::Bloom { kind } } else { Whole::Foreign(foreign::module_name(id)) })
+        Ok(if is_own { Whole::Own { kind } } else { Whole::Foreign(foreign::module_name(id)) })
     }
 }
 
@@ -261,11 +273,11 @@ impl<'f, 'r, S: Sink> Scanner<'f, 'r, S> {
             let Ok(whole) = Whole::read(&mut reader, self.dialect) else { return Ok(false) };
             let len = rest.len() - reader.rest().len();
             match whole {
-                Whole::Bloom { kind } => {
+                Whole::Own { kind } => {
                     let at = self.window.at() + 1;
                     let place = self.place(len);
                     if self.takes(&place)? {
-                        self.sink.bloom(self.window.buffer(), at, kind, place)?;
+                        self.sink.own(self.window.buffer(), at, kind, place)?;
                     }
                     self.window.advance(len);
                 }
@@ -295,6 +307,7 @@ impl<'f, 'r, S: Sink> Scanner<'f, 'r, S> {
             Part::Life(life) => self.attributes.life = Some(life),
             Part::Idle(seconds) => self.attributes.idle = Some(u32::try_from(seconds).unwrap_or(u32::MAX)),
             Part::Uses(uses) => self.attributes.uses = Some(uses),
+            Part::Aux(key, value) if key == PROFILE => self.sink.profile(&value),
             Part::Aux(key, value) => {
                 self.only_filters |= key == OWN_VERSION;
                 self.report.push_aux(key, value);
@@ -380,6 +393,9 @@ impl<'f, 'r, S: Sink> Scanner<'f, 'r, S> {
             if id.name() == BLOOM_ID.name() {
                 return self.large_bloom(kind, id, name, place);
             }
+            if id == RING_ID && kind == rdb::TYPE_MODULE_2 {
+                return self.large_ring(id, name, place);
+            }
             if kind == rdb::TYPE_MODULE_1 {
                 return Err(Fault::Form("a module's value as of before Redis 4.0: its length is not known"));
             }
@@ -418,6 +434,34 @@ impl<'f, 'r, S: Sink> Scanner<'f, 'r, S> {
         if wanted { self.sink.large(name, large, place) } else { Ok(()) }
     }
 
+    fn large_ring(&mut self, id: ModuleId, name: &[u8], mut place: Place) -> Result<(), Fault> {
+        let wanted = self.takes(&place)?;
+        let keeps = wanted && S::KEEPS_BITS;
+        let mut stream = Stream { window: &mut self.window, sink: self.sink, plain: false };
+        let fields = RingFields::read::<_, Fault>(&mut stream, id)?;
+        let mut ring = LargeRing { head: fields.head, heads: Vec::new(), parts: Vec::new() };
+        let mut before = 0;
+        for index in 0..fields.parts {
+            let head = fields.read_part::<_, Fault>(&mut stream, index, before)?;
+            stream.string_opcode()?;
+            let wrong = || Fault::from(ValueError::Link(index));
+            let (_, array) = stream.bits(|len| {
+                if len != head.content_bytes() {
+                    return Err(wrong());
+                }
+                Ok(if keeps { Some(BitArray::zeroed(len.max(1))?) } else { None })
+            })?;
+            if let Some(array) = array {
+                ring.parts.push(part_of(head, &array).map_err(Fault::from)?.ok_or_else(wrong)?);
+            }
+            before = head.slice;
+            ring.heads.push(head);
+        }
+        stream.end()?;
+        place.end = self.window.offset();
+        if wanted { self.sink.large_ring(name, ring, place) } else { Ok(()) }
+    }
+
     /// After the opcode that ends the file.
     fn finish(&mut self) -> Result<Ended, Fault> {
         if self.attributes.from.is_some() {
@@ -439,6 +483,21 @@ impl<'f, 'r, S: Sink> Scanner<'f, 'r, S> {
         }
         Ok(Ended::File)
     }
+}
+
+/// A part that holds these bytes; none if it cannot.
+fn part_of(head: PartHead, content: &BitArray) -> Result<Option<RingPart>, AllocError> {
+    let (mut part, mut check) = (head.empty()?, ContentCheck::new(head));
+    let (mut offset, length) = (0, head.content_bytes() as usize);
+    let mut piece = vec![0; PIECE_BYTES];
+    while offset < length {
+        let run = &mut piece[..PIECE_BYTES.min(length - offset)];
+        content.copy_bytes(offset, run);
+        check.take(offset, run);
+        put_content(&mut part, offset, run)?;
+        offset += run.len();
+    }
+    Ok(check.is_sound().then_some(part))
 }
 
 /// What a checksum at the end says of the bytes that have this one.

@@ -1,12 +1,16 @@
 //! Keys shown, not loaded.
 
 use super::report::{Fault, LISTED, Loss, Losses, listed_name};
-use super::{Large, Place, Sink};
-use crate::codec::bloom_value::{BLOOM_ID, BloomValue};
+use super::{Large, LargeRing, Place, Sink};
+use crate::codec::bloom_value::{BLOOM_ID, BloomValue, ValueError};
 use crate::codec::foreign::{TypeName, module_name};
 use crate::codec::rdb::{Reader, TYPE_MODULE_1};
 use crate::codec::rdb_string::RdbString;
+use crate::codec::ring_fields::PartHead;
+use crate::codec::ring_value::RING_ID;
+use crate::codec::value::Value;
 use crate::filters::LinkInfo;
+use crate::filters::ring::Settings;
 
 /// A key of a snapshot.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +29,34 @@ pub struct Visited<'a> {
     pub bytes: u64,
     /// Figures of a Bloom filter.
     pub chain: Option<Chain<'a>>,
+    /// Figures of a ring.
+    pub ring: Option<RingFigures>,
+}
+
+/// Figures of a ring.
+#[derive(Clone, Copy, Debug)]
+pub struct RingFigures {
+    /// What it was made with.
+    pub settings: Settings,
+    /// Its arrays.
+    pub parts: usize,
+    /// Items written to them.
+    pub items: u64,
+}
+
+impl RingFigures {
+    fn of<'p>(settings: Settings, parts: impl Iterator<Item = &'p PartHead>) -> Self {
+        let (mut count, mut items) = (0, 0_u64);
+        parts.for_each(|part| (count, items) = (count + 1, items.saturating_add(part.items)));
+        Self { settings, parts: count, items }
+    }
+}
+
+/// What is shown of a key besides where it is.
+#[derive(Clone, Copy, Default)]
+struct Shown<'a> {
+    chain: Option<Chain<'a>>,
+    ring: Option<RingFigures>,
 }
 
 /// Figures of a Bloom filter.
@@ -56,10 +88,36 @@ impl<'v> Visits<'v> {
         Visits { visit, accept_damaged, scratch, buffer, filters: 0, losses }
     }
 
-    fn show(&mut self, name: &[u8], type_name: TypeName, place: &Place, chain: Option<Chain<'_>>) {
+    fn show(&mut self, name: &[u8], type_name: TypeName, place: &Place, Shown { chain, ring }: Shown<'_>) {
         let Place { offset, end, db, life, .. } = *place;
-        self.filters += u64::from(chain.is_some());
-        (self.visit)(&Visited { db, name, type_name, life, offset, bytes: end - offset, chain });
+        self.filters += u64::from(chain.is_some() || ring.is_some());
+        (self.visit)(&Visited { db, name, type_name, life, offset, bytes: end - offset, chain, ring });
+    }
+
+    fn show_value(&mut self, name: &[u8], value: &Value<'_>, place: &Place) {
+        match value {
+            Value::Bloom(value) => {
+                let (items, options, growth) = (value.items(), value.options(), value.growth());
+                let chain = Chain { items, options, growth, links: value.links() };
+                self.show(name, module_name(BLOOM_ID), place, Shown { chain: Some(chain), ring: None });
+            }
+            Value::Ring(value) => {
+                let ring = RingFigures::of(value.head().settings, value.parts());
+                self.show(name, module_name(RING_ID), place, Shown { chain: None, ring: Some(ring) });
+            }
+            Value::HalfRing(half) => {
+                let ring = RingFigures::of(half.load.head().settings, std::iter::empty());
+                self.show(name, module_name(RING_ID), place, Shown { chain: None, ring: Some(ring) });
+            }
+        }
+    }
+}
+
+/// What is not looked at when a value is read.
+fn check_bits(value: &Value<'_>) -> Result<(), ValueError> {
+    match value {
+        Value::Bloom(value) => Ok(value.check_bits()?),
+        _ => Ok(()),
     }
 }
 
@@ -75,18 +133,16 @@ impl Sink for Visits<'_> {
         Ok(())
     }
 
-    fn bloom(&mut self, window: &[u8], at: usize, kind: u8, place: Place) -> Result<(), Fault> {
+    fn own(&mut self, window: &[u8], at: usize, kind: u8, place: Place) -> Result<(), Fault> {
         let mut reader = Reader::new(&window[at..]);
         let mut scratch = std::mem::take(&mut self.scratch);
         let name = RdbString::read(&mut reader)?.bytes(&mut scratch)?;
-        let value =
-            if kind == TYPE_MODULE_1 { BloomValue::read_plain(&mut reader) } else { BloomValue::read(&mut reader) };
-        match value.map_err(Fault::from).and_then(|value| value.check_bits().map(|()| value).map_err(Fault::from)) {
-            Ok(value) => {
-                let (items, options, growth) = (value.items(), value.options(), value.growth());
-                let chain = Chain { items, options, growth, links: value.links() };
-                self.show(name, module_name(BLOOM_ID), &place, Some(chain));
-            }
+        let value = match kind {
+            TYPE_MODULE_1 => BloomValue::read_plain(&mut reader).map(Value::Bloom),
+            _ => Value::read(&mut reader),
+        };
+        match value.and_then(|value| check_bits(&value).map(|()| value)).map_err(Fault::from) {
+            Ok(value) => self.show_value(name, &value, &place),
             Err(fault) => {
                 let reason = fault.reason().filter(|_| self.accept_damaged).ok_or(fault)?;
                 let names = vec![(place.db, listed_name(name))];
@@ -100,7 +156,13 @@ impl Sink for Visits<'_> {
     fn large(&mut self, name: &[u8], large: Large, place: Place) -> Result<(), Fault> {
         let Large { items, options, growth, links, .. } = &large;
         let chain = Chain { items: *items, options: *options, growth: *growth, links };
-        self.show(name, module_name(BLOOM_ID), &place, Some(chain));
+        self.show(name, module_name(BLOOM_ID), &place, Shown { chain: Some(chain), ring: None });
+        Ok(())
+    }
+
+    fn large_ring(&mut self, name: &[u8], ring: LargeRing, place: Place) -> Result<(), Fault> {
+        let ring = RingFigures::of(ring.head.settings, ring.heads.iter());
+        self.show(name, module_name(RING_ID), &place, Shown { chain: None, ring: Some(ring) });
         Ok(())
     }
 
@@ -108,13 +170,13 @@ impl Sink for Visits<'_> {
         let mut scratch = std::mem::take(&mut self.scratch);
         // The scan has decompressed the name before.
         if let Ok(name) = name_at(window, at, &mut scratch) {
-            self.show(name, type_name, &place, None);
+            self.show(name, type_name, &place, Shown::default());
         }
         self.scratch = scratch;
     }
 
     fn large_foreign(&mut self, name: &[u8], type_name: TypeName, place: Place) {
-        self.show(name, type_name, &place, None);
+        self.show(name, type_name, &place, Shown::default());
     }
 }
 
@@ -151,13 +213,18 @@ impl Sink for Names {
         Ok(())
     }
 
-    fn bloom(&mut self, window: &[u8], at: usize, _kind: u8, place: Place) -> Result<(), Fault> {
+    fn own(&mut self, window: &[u8], at: usize, _kind: u8, place: Place) -> Result<(), Fault> {
         let mut scratch = Vec::new();
         self.push(place.db, name_at(window, at, &mut scratch)?);
         Ok(())
     }
 
     fn large(&mut self, name: &[u8], _large: Large, place: Place) -> Result<(), Fault> {
+        self.push(place.db, name);
+        Ok(())
+    }
+
+    fn large_ring(&mut self, name: &[u8], _ring: LargeRing, place: Place) -> Result<(), Fault> {
         self.push(place.db, name);
         Ok(())
     }

@@ -1,0 +1,159 @@
+//! Values of RDB of every family that is kept here.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::bloom::Decoded;
+use super::bloom_value::{BLOOM_ID, BloomValue, ValueError};
+use super::rdb::{self, Input, ModuleId, Reader};
+use super::ring_dump::{LoadError, RingLoad};
+use super::ring_value::{RING_ID, RingError, RingValue};
+use crate::filters::ring::Ring;
+
+/// A ring of which only the header of a dump is known: see [`push_half_loaded`].
+pub const HALF_RING_ID: ModuleId = match ModuleId::new(b"seenCHAIN", 1) {
+    Some(id) => id,
+    None => panic!("no name of a module"),
+};
+
+/// A value that was read and found sound, before any memory is taken for its bits.
+#[derive(Debug)]
+pub enum Value<'a> {
+    /// A Bloom filter.
+    Bloom(BloomValue<'a>),
+    /// A ring.
+    Ring(RingValue<'a>),
+    /// A ring that is being loaded.
+    HalfRing(HalfRing),
+}
+
+/// A ring that is being loaded.
+#[derive(Debug)]
+pub struct HalfRing {
+    /// The header of its dump.
+    pub header: Box<[u8]>,
+    /// The cursor that came with the header.
+    pub cursor: u64,
+    /// What was taken of the chunks.
+    pub load: RingLoad,
+    /// The save epoch that it belongs to.
+    moment: AtomicU64,
+}
+
+impl HalfRing {
+    /// The load that a header begins.
+    ///
+    /// # Errors
+    /// As [`RingLoad::new`].
+    pub fn new(cursor: u64, header: &[u8], limit_bytes: u64) -> Result<Self, LoadError> {
+        let load = RingLoad::new(cursor, header, limit_bytes)?;
+        Ok(Self { load, header: header.into(), cursor, moment: AtomicU64::new(0) })
+    }
+
+    /// The same load, of which nothing but the header was taken.
+    ///
+    /// # Errors
+    /// As [`RingLoad::new`], which this one passed.
+    pub fn begun_anew(&self) -> Result<Self, LoadError> {
+        Self::new(self.cursor, &self.header, u64::MAX)
+    }
+
+    /// The save epoch that it belongs to.
+    #[must_use]
+    pub fn moment(&self) -> u64 {
+        self.moment.load(Ordering::Relaxed)
+    }
+
+    /// It belongs to this save epoch from now on.
+    pub fn set_moment(&self, epoch: u64) {
+        self.moment.store(epoch, Ordering::Relaxed);
+    }
+}
+
+/// A value with the memory that it takes.
+#[derive(Debug)]
+pub enum Built {
+    /// A Bloom filter.
+    Bloom(Decoded),
+    /// A ring.
+    Ring(Ring),
+    /// A ring that is being loaded.
+    HalfRing(HalfRing),
+}
+
+impl From<RingError> for ValueError {
+    fn from(error: RingError) -> Self {
+        match error {
+            RingError::Malformed(error) => Self::Malformed(error),
+            RingError::Type => Self::Type,
+            RingError::Ring => Self::Chain,
+            RingError::Part(part) => Self::Link(part),
+            RingError::Memory(error) => Self::Memory(error),
+        }
+    }
+}
+
+/// The family of a module's value, whatever the version of its encoding.
+#[must_use]
+pub fn is_own(id: ModuleId) -> bool {
+    id.name() == BLOOM_ID.name() || id.name() == RING_ID.name()
+}
+
+impl<'a> Value<'a> {
+    /// The value that is next, from its module id to its end mark.
+    ///
+    /// # Errors
+    /// [`ValueError`], but for a limit or a lack of memory.
+    pub fn read(reader: &mut Reader<'a>) -> Result<Self, ValueError> {
+        let id = ModuleId::from_code(reader.clone().length()?);
+        if id == HALF_RING_ID {
+            return read_half_loaded(reader).map(Self::HalfRing);
+        }
+        match id.name() == RING_ID.name() {
+            true => Ok(Self::Ring(RingValue::read(reader)?)),
+            false => BloomValue::read(reader).map(Self::Bloom),
+        }
+    }
+
+    /// Bytes of its bits.
+    #[must_use]
+    pub fn bit_bytes(&self) -> u64 {
+        match self {
+            Self::Bloom(value) => value.bit_bytes(),
+            Self::Ring(value) => value.bytes(),
+            Self::HalfRing(half) => half.load.bytes(),
+        }
+    }
+
+    /// The value with its memory, if its bits have at most `limit_bytes` bytes.
+    ///
+    /// # Errors
+    /// [`ValueError`].
+    pub fn build(self, limit_bytes: u64) -> Result<Built, ValueError> {
+        match self {
+            Self::Bloom(value) => value.build(limit_bytes).map(Built::Bloom),
+            Self::Ring(value) if value.bytes() > limit_bytes => Err(ValueError::Limit { bytes: value.bytes() }),
+            Self::Ring(value) => Ok(Built::Ring(value.build()?)),
+            Self::HalfRing(half) => Ok(Built::HalfRing(half)),
+        }
+    }
+}
+
+/// Append the value of a ring that is being loaded: the header of its dump and the cursor that came with it. The chunks that
+/// were taken are not kept: who loads it begins again with the first.
+pub fn push_half_loaded(out: &mut Vec<u8>, half: &HalfRing) {
+    rdb::push_length(out, HALF_RING_ID.code());
+    rdb::push_unsigned(out, half.cursor);
+    super::rdb_string::push_field(out, &half.header, None);
+    rdb::push_end(out);
+}
+
+fn read_half_loaded(reader: &mut Reader<'_>) -> Result<HalfRing, ValueError> {
+    reader.length()?;
+    let cursor = reader.unsigned()?;
+    reader.string_opcode()?;
+    let mut scratch = Vec::new();
+    let header = reader.text()?;
+    let half = HalfRing::new(cursor, header.bytes(&mut scratch)?, u64::MAX).map_err(|_| ValueError::Chain)?;
+    reader.end()?;
+    Ok(half)
+}

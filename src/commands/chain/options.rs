@@ -1,0 +1,284 @@
+//! What a ring is to be: the options of the commands that make one, the settings' values, profiles.
+
+use crate::commands::context::Context;
+use crate::commands::error::CommandError;
+use crate::commands::life;
+use crate::commands::words::{Words, double, is};
+use crate::config::Settings as Directives;
+use crate::filters::item_hash::HashKey;
+use crate::filters::ring::settings::LINKS;
+use crate::filters::ring::{Mode, Settings, Window};
+use crate::keyspace::effect::Profile;
+use crate::resp::parse_integer;
+
+/// Smallest error rate of a ring.
+const LEAST_ERROR: f64 = 1e-15;
+/// Ten years.
+const MOST_SECONDS: u64 = 315_360_000;
+const DEFAULT_LINKS: u16 = 5;
+const DEFAULT_THRESHOLD: f64 = 0.5;
+
+/// What a new ring is to be.
+#[derive(Clone)]
+pub(super) struct NewRing {
+    /// Its settings, but for a key that is still to be drawn.
+    pub settings: Settings,
+    /// It gets a key of its own.
+    pub keyed: bool,
+    /// When its key ends, in milliseconds since 1970.
+    pub life: Option<u64>,
+}
+
+impl NewRing {
+    /// What an add makes of a key of this name: the profile's values, or the settings'.
+    pub fn by_default(context: &Context<'_>, name: &[u8]) -> Self {
+        match context.keyspace.profiles().of(name) {
+            Some(Profile { settings, keyed }) => Self { settings, keyed, life: None },
+            None => Self::by_settings(context.settings),
+        }
+    }
+
+    /// The settings' values.
+    pub fn by_settings(directives: &Directives) -> Self {
+        let settings = Settings {
+            capacity: directives.chain_initial_size(),
+            error: directives.chain_error_rate(),
+            link_error: false,
+            links: DEFAULT_LINKS,
+            mode: Mode::Count,
+            idle: None,
+            key: None,
+        };
+        Self { settings, keyed: false, life: None }
+    }
+
+    /// The settings in full, with the key that the ring gets.
+    pub fn drawn(&self) -> Settings {
+        let mut settings = self.settings;
+        if self.keyed {
+            settings.key = Some(random_key());
+        }
+        settings
+    }
+}
+
+/// A key that nobody can foresee.
+fn random_key() -> HashKey {
+    // `ahash` draws its keys from the system's source of random numbers, once a process; they are never shown.
+    let source = ahash::RandomState::new();
+    let half = |number: u64| source.hash_one((number, std::time::Instant::now())).to_le_bytes();
+    let (low, high) = (half(0), half(1));
+    std::array::from_fn(|index| if index < 8 { low[index] } else { high[index - 8] })
+}
+
+/// The options that a command was given so far.
+#[derive(Default)]
+pub(super) struct Options {
+    capacity: Option<u64>,
+    error: Option<f64>,
+    links: Option<u16>,
+    link_error: bool,
+    window_ms: Option<(u64, &'static str)>,
+    bounded: bool,
+    by_events: Option<bool>,
+    dual: bool,
+    threshold: Option<f64>,
+    idle: Option<u32>,
+    keyed: bool,
+    seed: Option<HashKey>,
+    life: Option<(life::Unit, u64)>,
+}
+
+/// Where options stand: what else they may be, and what their errors name.
+pub(super) struct Place<'a> {
+    /// The command.
+    pub command: &'static str,
+    /// The settings in force.
+    pub directives: &'a Directives,
+    /// The time, in milliseconds since 1970.
+    pub now: u64,
+    /// Whether a life may be given.
+    pub takes_life: bool,
+    /// Whether capacity and error are options here.
+    pub takes_sizes: bool,
+}
+
+impl Options {
+    /// Take a word that is an option, and its value. Whether it was one.
+    ///
+    /// # Errors
+    /// A value that is missing or wrong; an option given twice, or with one that excludes it.
+    pub fn take(&mut self, word: &[u8], words: &mut Words<'_>, place: &Place<'_>) -> Result<bool, CommandError> {
+        if place.takes_sizes && is(word, "CAPACITY") {
+            let value = capacity(value_of("capacity", words)?, place.directives)?;
+            once("CAPACITY", &mut self.capacity, value)?;
+        } else if place.takes_sizes && is(word, "ERROR") {
+            let value = error_rate(value_of("error", words)?)?;
+            once("ERROR", &mut self.error, value)?;
+        } else if is(word, "LINKS") {
+            let value = links(value_of("links", words)?, *LINKS.start())?;
+            once("LINKS", &mut self.links, value)?;
+            exclude(self.dual, "DUAL", "LINKS")?;
+        } else if is(word, "LINKERROR") {
+            flag("LINKERROR", &mut self.link_error)?;
+        } else if is(word, "WINDOW") {
+            let seconds = in_range("window", value_of("window", words)?, 1, MOST_SECONDS)?;
+            self.window("WINDOW", seconds * 1000)?;
+        } else if is(word, "PWINDOW") {
+            let milliseconds = in_range("pwindow", value_of("pwindow", words)?, 1, MOST_SECONDS * 1000)?;
+            self.window("PWINDOW", milliseconds)?;
+        } else if is(word, "BOUNDED") {
+            flag("BOUNDED", &mut self.bounded)?;
+        } else if is(word, "CLOCK") {
+            let by_events = match value_of("clock", words)? {
+                value if is(value, "SERVER") => false,
+                value if is(value, "EVENT") => true,
+                _ => return Err(CommandError::Bad("clock")),
+            };
+            once("CLOCK", &mut self.by_events, by_events)?;
+        } else if is(word, "DUAL") {
+            flag("DUAL", &mut self.dual)?;
+            exclude(self.links.is_some(), "LINKS", "DUAL")?;
+            exclude(self.window_ms.is_some(), self.window_ms.map_or("", |(_, word)| word), "DUAL")?;
+        } else if is(word, "THRESHOLD") {
+            let value = double(value_of("threshold", words)?).ok_or(CommandError::Bad("threshold"))?;
+            if !(0.5..1.0).contains(&value) {
+                return Err(CommandError::text("ERR threshold must be in the range [0.5, 1)"));
+            }
+            once("THRESHOLD", &mut self.threshold, value)?;
+        } else if is(word, "IDLE") {
+            let seconds = in_range("idle", value_of("idle", words)?, 1, MOST_SECONDS)?;
+            once("IDLE", &mut self.idle, seconds as u32)?;
+        } else if is(word, "KEYED") {
+            flag("KEYED", &mut self.keyed)?;
+            exclude(self.seed.is_some(), "SEED", "KEYED")?;
+        } else if is(word, "SEED") {
+            let seed = seed(value_of("seed", words)?)?;
+            once("SEED", &mut self.seed, seed)?;
+            exclude(self.keyed, "KEYED", "SEED")?;
+        } else if let (true, Some(unit)) = (place.takes_life, life::unit(word)) {
+            if let Some((before, _)) = self.life {
+                return Err(match before == unit {
+                    true => CommandError::GivenTwice(unit.word()),
+                    false => CommandError::Excluded(before.word(), unit.word()),
+                });
+            }
+            let value = value_of(unit.lower_word(), words)?;
+            self.life = Some((unit, life::moment(value, unit, place.now, place.command)?));
+        } else {
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
+    fn window(&mut self, word: &'static str, milliseconds: u64) -> Result<(), CommandError> {
+        if let Some((_, before)) = self.window_ms.replace((milliseconds, word)) {
+            return Err(match before == word {
+                true => CommandError::GivenTwice(word),
+                false => CommandError::Excluded(before, word),
+            });
+        }
+        exclude(self.dual, "DUAL", word)
+    }
+
+    /// What is to be made: these options, and what else `base` says.
+    ///
+    /// # Errors
+    /// An option without the one that it needs.
+    pub fn over(self, base: NewRing) -> Result<NewRing, CommandError> {
+        let NewRing { mut settings, mut keyed, life } = base;
+        let base_mode = settings.mode;
+        settings.capacity = self.capacity.unwrap_or(settings.capacity);
+        settings.error = self.error.unwrap_or(settings.error);
+        settings.link_error |= self.link_error;
+        settings.idle = self.idle.or(settings.idle);
+        if self.dual {
+            settings.mode = Mode::Dual { threshold: DEFAULT_THRESHOLD };
+        } else if let Some((span_ms, _)) = self.window_ms {
+            settings.mode = Mode::Window(Window { span_ms, bounded: false, by_events: false });
+        } else if self.links.is_some() && matches!(base_mode, Mode::Dual { .. }) {
+            settings.mode = Mode::Count;
+        }
+        settings.links = match settings.mode {
+            Mode::Dual { .. } => *LINKS.start(),
+            _ if matches!(base_mode, Mode::Dual { .. }) => self.links.unwrap_or(DEFAULT_LINKS),
+            _ => self.links.unwrap_or(settings.links),
+        };
+        match &mut settings.mode {
+            Mode::Window(window) => {
+                window.bounded |= self.bounded;
+                window.by_events = self.by_events.unwrap_or(window.by_events);
+            }
+            _ if self.bounded => return Err(CommandError::text("ERR BOUNDED needs WINDOW")),
+            _ if self.by_events.is_some() => return Err(CommandError::text("ERR CLOCK needs WINDOW")),
+            _ => {}
+        }
+        match (&mut settings.mode, self.threshold) {
+            (Mode::Dual { threshold }, Some(given)) => *threshold = given,
+            (_, Some(_)) => return Err(CommandError::text("ERR THRESHOLD needs DUAL")),
+            (_, None) => {}
+        }
+        if let Some(seed) = self.seed {
+            (settings.key, keyed) = (Some(seed), false);
+        } else if self.keyed {
+            (settings.key, keyed) = (None, true);
+        }
+        Ok(NewRing { settings, keyed, life: self.life.map(|(_, life)| life).or(life) })
+    }
+}
+
+/// The value of an option.
+pub(super) fn value_of<'a>(option: &'static str, words: &mut Words<'a>) -> Result<&'a [u8], CommandError> {
+    words.next().ok_or(CommandError::NoValue(option))
+}
+
+/// An option is given once.
+pub(super) fn once<T>(word: &'static str, slot: &mut Option<T>, value: T) -> Result<(), CommandError> {
+    match slot.replace(value) {
+        None => Ok(()),
+        Some(_) => Err(CommandError::GivenTwice(word)),
+    }
+}
+
+/// The same for one without a value.
+pub(super) fn flag(word: &'static str, slot: &mut bool) -> Result<(), CommandError> {
+    if std::mem::replace(slot, true) { Err(CommandError::GivenTwice(word)) } else { Ok(()) }
+}
+
+fn exclude(given: bool, before: &'static str, word: &'static str) -> Result<(), CommandError> {
+    if given { Err(CommandError::Excluded(before, word)) } else { Ok(()) }
+}
+
+/// An integer within these bounds.
+pub(super) fn in_range(what: &'static str, word: &[u8], min: u64, max: u64) -> Result<u64, CommandError> {
+    let value = parse_integer(word).ok_or(CommandError::Bad(what))?;
+    let inside = u64::try_from(value).ok().filter(|value| (min..=max).contains(value));
+    inside.ok_or(CommandError::OutOfRange { what, min, max })
+}
+
+/// A capacity that may be asked for.
+pub(super) fn capacity(word: &[u8], directives: &Directives) -> Result<u64, CommandError> {
+    in_range("capacity", word, 1, directives.chain_max_capacity())
+}
+
+/// A number of links, at least so many.
+pub(super) fn links(word: &[u8], least: u16) -> Result<u16, CommandError> {
+    in_range("links", word, u64::from(least), u64::from(*LINKS.end())).map(|links| links as u16)
+}
+
+/// An error rate that a ring can have.
+pub(super) fn error_rate(word: &[u8]) -> Result<f64, CommandError> {
+    let rate = double(word).ok_or(CommandError::Bad("error rate"))?;
+    match (LEAST_ERROR..1.0).contains(&rate) {
+        true => Ok(rate),
+        false => Err(CommandError::text("ERR error rate must be in the range [1e-15, 1)")),
+    }
+}
+
+fn seed(word: &[u8]) -> Result<HashKey, CommandError> {
+    let bad = CommandError::Bad("seed");
+    let digits = std::str::from_utf8(word).ok().filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()));
+    let digits = digits.filter(|digits| digits.len() == 2 * size_of::<HashKey>()).ok_or(bad.clone())?;
+    let number = u128::from_str_radix(digits, 16).map_err(|_| bad)?;
+    Ok(number.to_be_bytes())
+}

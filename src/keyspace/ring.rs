@@ -1,0 +1,190 @@
+//! How rings are held by entries: packed into them while they are small, in allocations of their own from then on.
+
+use super::entry::{Entry, RingRef, Value, ValueRef, packs};
+use crate::codec::value::HalfRing;
+use crate::filters::bits::AllocError;
+use crate::filters::item_hash::HashKey;
+use crate::filters::ring::packed::{PackedRingMut, pack, packed_len};
+use crate::filters::ring::{Event, InsertError, Inserted, Ring, Settings, TimeError};
+
+impl RingRef<'_> {
+    /// What it was made with.
+    #[must_use]
+    pub fn settings(self) -> Settings {
+        match self {
+            Self::Packed(ring) => ring.settings(),
+            Self::Large(ring) => ring.settings,
+        }
+    }
+
+    /// The key of its hashes.
+    #[must_use]
+    pub fn key(&self) -> Option<&HashKey> {
+        match self {
+            Self::Packed(ring) => ring.key(),
+            Self::Large(ring) => ring.settings.key.as_ref(),
+        }
+    }
+
+    /// What every write sets the key's life to, in seconds.
+    #[must_use]
+    pub fn idle(self) -> Option<u32> {
+        match self {
+            Self::Packed(ring) => ring.idle(),
+            Self::Large(ring) => ring.settings.idle,
+        }
+    }
+
+    /// The time for whoever reads it now by the server's clock.
+    #[must_use]
+    pub fn reading_time(self, clock: u64) -> u64 {
+        match self {
+            Self::Packed(ring) => ring.reading_time(clock),
+            Self::Large(ring) => ring.settings.reading_time(ring.latest, clock),
+        }
+    }
+
+    /// When an item is written that comes now by the server's clock, or was met `at` a time.
+    ///
+    /// # Errors
+    /// [`TimeError`].
+    pub fn event(self, clock: u64, at: Option<u64>) -> Result<Event, TimeError> {
+        match self {
+            Self::Packed(ring) if !ring.is_window() && at.is_none() => Ok(Event::default()),
+            Self::Packed(ring) => ring.settings().event(ring.latest(), clock, at),
+            Self::Large(ring) => ring.settings.event(ring.latest, clock, at),
+        }
+    }
+
+    /// The greatest time that it has seen.
+    #[must_use]
+    pub fn latest(self) -> u64 {
+        match self {
+            Self::Packed(ring) => ring.latest(),
+            Self::Large(ring) => ring.latest,
+        }
+    }
+
+    /// Its version.
+    #[must_use]
+    pub fn version(self) -> u64 {
+        match self {
+            Self::Packed(ring) => ring.version(),
+            Self::Large(ring) => ring.version,
+        }
+    }
+
+    /// Whether an item with this hash was written to what is remembered at this time, or looks like it.
+    #[inline]
+    #[must_use]
+    pub fn contains(self, hash: u64, now: u64) -> bool {
+        match self {
+            Self::Packed(ring) => ring.contains(hash, now),
+            Self::Large(ring) => ring.contains(hash, now),
+        }
+    }
+
+    /// Items written to what is remembered at this time.
+    #[must_use]
+    pub fn items(self, now: u64) -> u64 {
+        match self {
+            Self::Packed(ring) => ring.items(now),
+            Self::Large(ring) => ring.items(now),
+        }
+    }
+
+    /// The ring with allocations of its own; bits are shared until one of the two changes.
+    ///
+    /// # Errors
+    /// [`AllocError`] when there is no memory.
+    pub fn to_ring(self) -> Result<Ring, AllocError> {
+        match self {
+            Self::Packed(ring) => ring.unpack(),
+            Self::Large(ring) => Ok(ring.clone()),
+        }
+    }
+}
+
+/// A ring, as an entry.
+///
+/// # Errors
+/// [`AllocError`] when there is no memory.
+pub fn entry_of(name: &[u8], life: Option<u64>, ring: Ring) -> Result<Entry, AllocError> {
+    match packed_len(&ring).filter(|len| packs(name, *len)) {
+        Some(len) => Entry::packed_ring(name, life, len, |payload| pack(&ring, payload)),
+        None => Entry::boxed(name, life, Value::Ring(Box::new(ring))),
+    }
+}
+
+/// Write an item to the ring of an entry.
+///
+/// # Errors
+/// [`InsertError`]; the ring is as it was.
+pub fn insert(entry: &mut Entry, hash: u64, event: Event) -> Result<Inserted, InsertError> {
+    insert_within(entry, hash, event, |_, _| Ok(()))
+}
+
+/// The same. Before an array is made `may_have` is asked: for the bytes of all arrays then, and those of the new one.
+///
+/// # Errors
+/// That of `may_have`, or [`InsertError`]; the ring is as it was.
+pub fn insert_within<E: From<InsertError> + From<AllocError>>(
+    entry: &mut Entry,
+    hash: u64,
+    event: Event,
+    may_have: impl FnOnce(u64, u64) -> Result<(), E>,
+) -> Result<Inserted, E> {
+    let in_place = entry.packed_ring_mut().and_then(|payload| PackedRingMut::new(payload).insert(hash, event));
+    if let Some(inserted) = in_place {
+        return Ok(inserted);
+    }
+    change(entry, |ring| {
+        let more = ring.next_bytes(event).map_err(InsertError::from)?;
+        if more > 0 {
+            let present: u64 = ring.parts.iter().map(|part| part.shape.bytes()).sum();
+            may_have(present.saturating_add(more), more)?;
+        }
+        Ok(ring.insert(hash, event)?)
+    })
+}
+
+/// Change the ring of an entry.
+///
+/// # Errors
+/// That of `work`, or [`AllocError`]; the ring is as it was.
+///
+/// # Panics
+/// If the entry holds no ring.
+pub fn change<R, E: From<AllocError>>(entry: &mut Entry, work: impl FnOnce(&mut Ring) -> Result<R, E>) -> Result<R, E> {
+    if let Some(ring) = entry.large_ring_mut() {
+        let result = work(ring)?;
+        if !ring.parts.is_empty() {
+            return Ok(result);
+        }
+        // What was emptied may be small now.
+        let ring = ring.clone();
+        replace(entry, ring)?;
+        return Ok(result);
+    }
+    let ValueRef::Ring(packed) = entry.value() else { panic!("a ring is changed where there is none") };
+    let mut ring = packed.to_ring()?;
+    let result = work(&mut ring)?;
+    replace(entry, ring)?;
+    Ok(result)
+}
+
+/// A ring that is being loaded, as an entry.
+///
+/// # Errors
+/// [`AllocError`] when there is no memory.
+pub fn half_loaded(name: &[u8], life: Option<u64>, half: HalfRing) -> Result<Entry, AllocError> {
+    Entry::boxed(name, life, Value::HalfRing(Box::new(half)))
+}
+
+fn replace(entry: &mut Entry, ring: Ring) -> Result<(), AllocError> {
+    let old = entry.as_ref();
+    let new = entry_of(old.name(), old.life(), ring)?;
+    new.as_ref().set_stamp(old.stamp());
+    *entry = new;
+    Ok(())
+}
