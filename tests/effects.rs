@@ -21,7 +21,7 @@ use seendb::filters::frozen::{Frozen, FrozenBits};
 use seendb::filters::packed_bloom::PackedBloom;
 use seendb::keyspace::effect::{Effect, Group, Journal};
 use seendb::keyspace::entry::ValueRef;
-use seendb::keyspace::snapshot::{Images, Walk};
+use seendb::keyspace::snapshot::{Images, LargeFilter, Walk};
 use seendb::keyspace::{DATABASES, Keyspace, SHARDS};
 use seendb::persist::record::{Malformed, for_each_record, next_unit, stage, suspend, unit, with_staged};
 use seendb::persist::redo::{Failed, Redo};
@@ -310,7 +310,8 @@ fn take_snapshots(keyspace: &Arc<Keyspace>, tape: &Tape, running: &AtomicBool) -
             });
             for image in &images.large {
                 // Adds go on meanwhile.
-                let value = dump_frozen(&image.filter, random.below(5));
+                let LargeFilter::Bloom(filter) = &image.filter else { panic!("only Bloom filters are made here") };
+                let value = dump_frozen(filter, random.below(5));
                 assert_eq!(contents.insert((image.db, image.name.to_vec()), (image.life, value)), None);
             }
             images.clear();

@@ -80,6 +80,17 @@ pub enum Built {
     HalfRing(HalfRing),
 }
 
+impl Built {
+    /// The Bloom filter, if it is one.
+    #[must_use]
+    pub fn bloom(self) -> Option<Decoded> {
+        match self {
+            Self::Bloom(decoded) => Some(decoded),
+            _ => None,
+        }
+    }
+}
+
 impl From<RingError> for ValueError {
     fn from(error: RingError) -> Self {
         match error {

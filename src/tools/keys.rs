@@ -49,6 +49,21 @@ pub enum Form {
     Pieces(Bytes),
 }
 
+/// How the filter of a key goes over, as [`form`] says for one of Bloom; none if it is not whole.
+///
+/// # Errors
+/// [`AllocError`].
+pub fn form_of(entry: EntryRef<'_>, whole_bytes: u64) -> Option<Result<Form, AllocError>> {
+    match entry.value() {
+        ValueRef::Bloom(bloom) => Some(form(bloom, whole_bytes)),
+        ValueRef::Ring(ring) => {
+            let payload = ring.to_ring().and_then(|ring| payload::dump_ring(&ring));
+            Some(payload.map(|payload| Form::Payload(payload.into())))
+        }
+        _ => None,
+    }
+}
+
 /// How a filter goes over. In pieces only if it is large, and if its header says all there is to say of it.
 ///
 /// # Errors

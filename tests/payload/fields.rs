@@ -9,7 +9,7 @@ use seendb::filters::bloom::{HashPair, Shape, options};
 
 fn restore(chain: &Chain, encver: u8) -> Result<Filter, ValueError> {
     match payload::restore(&chain.payload(encver), 1 << 20) {
-        Ok(decoded) => Ok(Filter(decoded)),
+        Ok(built) => Ok(Filter(built.bloom().unwrap())),
         Err(PayloadError::Value(error)) => Err(error),
         Err(PayloadError::Frame(error)) => panic!("{error}"),
     }

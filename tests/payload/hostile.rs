@@ -49,7 +49,7 @@ fn restore(payload: &[u8]) -> (Result<Filter, PayloadError>, isize) {
     let before = HELD.get();
     MOST.set(before);
     let restored = payload::restore(payload, 1 << 20);
-    (restored.map(Filter), MOST.get() - before)
+    (restored.map(|built| Filter(built.bloom().unwrap())), MOST.get() - before)
 }
 
 #[track_caller]

@@ -165,7 +165,7 @@ impl Filter {
 
     /// The chain in a payload.
     pub fn restored(payload: &[u8]) -> Filter {
-        Filter(payload::restore(payload, 1 << 30).unwrap())
+        Filter(payload::restore(payload, 1 << 30).unwrap().bloom().unwrap())
     }
 
     pub fn get(&self) -> BloomRef<'_> {

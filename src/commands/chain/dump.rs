@@ -100,7 +100,7 @@ pub(super) fn load_chunk(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let bounds = Bounds::of(context);
     let limit = bounds.settings().max_filter_memory();
     context.write(name, |cell| match cell.get().map(EntryRef::value) {
-        None => begin_load(cell, cursor, data, bounds, limit).map_err(Stop::from),
+        None => begin_load(cell, cursor, data, bounds, limit),
         Some(ValueRef::HalfRing(_)) => {
             let whole = cell.change(|entry, _| match entry.value_mut() {
                 ValueMut::HalfRing(half) => half.load.take(cursor, data),

@@ -47,8 +47,9 @@ impl Figures {
         kind.bytes += key.bytes;
         kind.lives += u64::from(key.life.is_some());
         kind.expired += u64::from(key.life.is_some_and(|life| life <= self.now));
-        let Some(chain) = key.chain else { return };
-        kind.items = kind.items.saturating_add(chain.items);
+        let items = key.chain.map(|chain| chain.items).or(key.ring.map(|ring| ring.items));
+        let Some(items) = items else { return };
+        kind.items = kind.items.saturating_add(items);
         // Only filters are loaded, so only they can be in each other's way.
         let full = [&key.db.unwrap_or(u64::MAX).to_le_bytes()[..], key.name].concat();
         if !self.seen.insert(&full) {

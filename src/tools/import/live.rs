@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 
-use crate::keyspace::entry::EntryRef;
+use crate::keyspace::entry::{EntryRef, ValueRef};
 use crate::keyspace::{DATABASES, Keyspace};
 use crate::tools::address::Address;
 use crate::tools::client::Reply;
@@ -13,7 +13,7 @@ use crate::tools::copy::copier::{Verdict, judge};
 use crate::tools::copy::source::Life;
 use crate::tools::copy::stop::{End, Stop};
 use crate::tools::copy::target::{Request, Target};
-use crate::tools::keys::{Form, WHOLE_BYTES, filter, for_each_key, form, pieces};
+use crate::tools::keys::{Form, WHOLE_BYTES, filter, for_each_key, form_of, pieces};
 use crate::tools::meter::{amount, watch};
 use crate::tools::names::shown;
 
@@ -133,14 +133,17 @@ impl Sender<'_> {
     }
 
     fn key(&mut self, db: usize, entry: EntryRef<'_>) -> Result<(), Stop> {
-        let Some(bloom) = filter(entry) else { return Ok(()) };
+        if !matches!(entry.value(), ValueRef::Bloom(_) | ValueRef::Ring(_)) {
+            return Ok(());
+        }
         self.connect(if self.into.one_db { self.into.address.db } else { db as u32 })?;
         let key = Bytes::copy_from_slice(entry.name());
         let life = entry.life().map_or(Life::Endless, |life| Life::Until(i64::try_from(life).unwrap_or(i64::MAX)));
         let most = WHOLE_BYTES.min(self.target()?.word_bytes() / 2);
-        match form(bloom, most) {
+        match form_of(entry, most).transpose() {
             Err(error) => self.tally.fail(&key, error.to_string()),
-            Ok(Form::Payload(payload)) => {
+            Ok(None) => {}
+            Ok(Some(Form::Payload(payload))) => {
                 self.batch_bytes += payload.len();
                 let request = Request::restore(&key, payload, life, self.replace);
                 self.batch.push((key, life != Life::Endless, request));
@@ -148,7 +151,8 @@ impl Sender<'_> {
                     self.flush()?;
                 }
             }
-            Ok(Form::Pieces(header)) => {
+            Ok(Some(Form::Pieces(header))) => {
+                let Some(bloom) = filter(entry) else { return Ok(()) };
                 let bytes = bloom.bit_bytes();
                 self.flush()?;
                 let temporary = self.target()?.temporary(&key);

@@ -24,14 +24,16 @@ use std::path::Path;
 
 use super::model::{Model, reserve_words};
 use super::resp::Resp;
+use super::text::profile_options;
 use super::{CatError, Printer, iterator};
 use crate::codec::payload::{self, RDB_VERSION};
-use crate::filters::BloomRef;
-use crate::keyspace::effect::Effect;
+use crate::keyspace::effect::{Effect, Profile};
+use crate::keyspace::entry::EntryRef;
 use crate::persist::files::Files;
 use crate::persist::record::{Change, Record, Unit, for_each_record};
+use crate::persist::replay::ReplayError;
 use crate::persist::snapshot::read::Progress;
-use crate::tools::keys::{Form, WHOLE_BYTES, filter, for_each_key, form, pieces};
+use crate::tools::keys::{Form, WHOLE_BYTES, filter, for_each_key, form_of, pieces};
 
 /// In what a key lags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,7 +93,8 @@ impl<W: Write> Commands<W> {
     fn whole(&mut self, db: usize, name: &[u8]) -> Result<(), CatError> {
         self.forget_lag(db, name);
         let out = &mut self.out;
-        self.model.look_at_filter(db, name, |bloom| print_filter(out, db, name, bloom))?
+        let printed = self.model.look(db, name, |entry| entry.map(|entry| print_key(out, db, name, entry)))?;
+        printed.unwrap_or(Err(CatError::Replay(ReplayError::Unfitting)))
     }
 
     fn delete_if_there(&mut self, db: usize, name: &[u8]) -> Result<(), CatError> {
@@ -148,6 +151,7 @@ impl<W: Write> Commands<W> {
                 self.forget_lag(db, name);
                 self.out.request(db, &[b"DEL", name])?;
             }
+            Effect::Profile { settings } => print_profile(&mut self.out, name, settings.as_ref())?,
             Effect::Life { life: None } => self.out.request(db, &[b"PERSIST", name])?,
             Effect::Renamed { to } => {
                 self.catch_up(db, name)?;
@@ -231,11 +235,14 @@ impl<W: Write> Commands<W> {
     }
 }
 
-/// Prints a filter in place of one that may be there.
-fn print_filter<W: Write>(out: &mut Resp<W>, db: usize, name: &[u8], bloom: BloomRef<'_>) -> Result<(), CatError> {
-    match form(bloom, WHOLE_BYTES)? {
-        Form::Payload(payload) => out.request(db, &[b"RESTORE", name, b"0", &payload, b"REPLACE"])?,
-        Form::Pieces(header) => {
+/// Prints a key in place of one that may be there.
+fn print_key<W: Write>(out: &mut Resp<W>, db: usize, name: &[u8], entry: EntryRef<'_>) -> Result<(), CatError> {
+    match form_of(entry, WHOLE_BYTES).transpose()? {
+        // A load that is not over is begun again by its client.
+        None => {}
+        Some(Form::Payload(payload)) => out.request(db, &[b"RESTORE", name, b"0", &payload, b"REPLACE"])?,
+        Some(Form::Pieces(header)) => {
+            let Some(bloom) = filter(entry) else { return Ok(()) };
             out.request(db, &[b"DEL", name])?;
             out.request(db, &[b"BF.LOADCHUNK", name, b"1", &header])?;
             pieces(bloom, WHOLE_BYTES, |iterator, data| {
@@ -246,6 +253,17 @@ fn print_filter<W: Write>(out: &mut Resp<W>, db: usize, name: &[u8], bloom: Bloo
     Ok(())
 }
 
+/// Prints what rings get whose names begin like this.
+fn print_profile<W: Write>(out: &mut Resp<W>, prefix: &[u8], profile: Option<&Profile>) -> Result<(), CatError> {
+    let Some(profile) = profile else {
+        return Ok(out.request(0, &[b"CHAIN.PROFILE", b"DEL", prefix])?);
+    };
+    let options = profile_options(profile);
+    let start: [&[u8]; 3] = [b"CHAIN.PROFILE", b"SET", prefix];
+    let words: Vec<&[u8]> = start.into_iter().chain(options.split_whitespace().map(str::as_bytes)).collect();
+    Ok(out.request(0, &words)?)
+}
+
 impl<W: Write> Printer for Commands<W> {
     fn base(&mut self, files: &dyn Files, path: &Path, shown: bool, progress: &Progress) -> Result<(), String> {
         self.model.load(files, path, progress)?;
@@ -253,10 +271,10 @@ impl<W: Write> Printer for Commands<W> {
             return Ok(());
         }
         let out = &mut self.out;
-        let printed = for_each_key(self.model.keyspace(), |db, entry| match filter(entry) {
-            Some(bloom) => print_filter(out, db, entry.name(), bloom),
-            None => Ok(()),
-        });
+        let profiles = self.model.keyspace().profiles().all();
+        let printed = profiles.iter().try_for_each(|(prefix, profile)| print_profile(out, prefix, Some(profile)));
+        let printed = printed
+            .and_then(|()| for_each_key(self.model.keyspace(), |db, entry| print_key(out, db, entry.name(), entry)));
         printed.map_err(|error| error.to_string())
     }
 

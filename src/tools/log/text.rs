@@ -7,7 +7,7 @@ use std::path::Path;
 use super::model::{rate, reserve_words};
 use super::{CatError, Printer, flush};
 use crate::filters::ring::{Mode, Settings};
-use crate::keyspace::effect::{Cause, Effect};
+use crate::keyspace::effect::{Cause, Effect, Profile};
 use crate::persist::files::Files;
 use crate::persist::record::{Change, Record, Unit, for_each_record};
 use crate::persist::snapshot::read::{Progress, walk};
@@ -39,9 +39,11 @@ impl<W: Write> Printer for Lines<W> {
         let mut printed = Ok(());
         let read = walk(&*file, false, progress, &mut |key| {
             let life = key.life.map_or(String::new(), |life| format!(", ends at {life}"));
-            let filter = key
-                .chain
-                .map_or(String::new(), |chain| format!(": {} items in {} sub-filters", chain.items, chain.links.len()));
+            let filter = match (key.chain, key.ring) {
+                (Some(chain), _) => format!(": {} items in {} sub-filters", chain.items, chain.links.len()),
+                (None, Some(ring)) => format!(": {} items in {} arrays", ring.items, ring.parts),
+                (None, None) => String::new(),
+            };
             if printed.is_ok() {
                 let db = usize::try_from(key.db.unwrap_or(0)).unwrap_or(0);
                 let text = format!("# {}, {}{filter}{life}", word(key.name), key.type_name);
@@ -78,6 +80,13 @@ fn word(bytes: &[u8]) -> Cow<'_, str> {
         Ok(text) if !text.is_empty() && text.len() <= 200 && bytes.iter().all(bare) => Cow::Borrowed(text),
         _ => Cow::Owned(shown(bytes)),
     }
+}
+
+/// The words that set a profile.
+pub(super) fn profile_options(profile: &Profile) -> String {
+    let (settings, keyed) = (&profile.settings, if profile.keyed { " KEYED" } else { "" });
+    let (capacity, error) = (settings.capacity, rate(settings.error));
+    format!("CAPACITY {capacity} ERROR {error}{}{keyed}", ring_options(settings))
 }
 
 /// What stands behind error and capacity of a ring.
@@ -144,9 +153,7 @@ fn text(record: &Record<'_>) -> String {
         Effect::RingLinks { links, .. } => format!("# {name} has {links} links"),
         Effect::Profile { settings: None } => format!("CHAIN.PROFILE DEL {name}"),
         Effect::Profile { settings: Some(profile) } => {
-            let (settings, keyed) = (&profile.settings, if profile.keyed { " KEYED" } else { "" });
-            let (capacity, error) = (settings.capacity, rate(settings.error));
-            format!("CHAIN.PROFILE SET {name} CAPACITY {capacity} ERROR {error}{}{keyed}", ring_options(settings))
+            format!("CHAIN.PROFILE SET {name} {}", profile_options(profile))
         }
         Effect::BloomGrown { shape } => {
             format!("# {name} grows: a sub-filter for {} items at {}", shape.entries, rate(shape.error))
