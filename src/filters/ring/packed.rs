@@ -480,3 +480,44 @@ impl<'a> PackedRingMut<'a> {
         }
     }
 }
+
+/// One part of a packed ring as its fields and the bytes of what it holds, for whoever writes it elsewhere.
+#[derive(Clone, Copy, Debug)]
+pub struct RawPart<'a> {
+    /// The slice of time that it belongs to; 0 without a window.
+    pub slice: u64,
+    /// Which array of its slice it is.
+    pub growth: u8,
+    /// Its size.
+    pub shape: ArrayShape,
+    /// Items written to it.
+    pub items: u64,
+    /// Whether it is a list.
+    pub listed: bool,
+    /// The hashes of 8 bytes, or the bits.
+    pub content: &'a [u8],
+}
+
+impl<'a> PackedRing<'a> {
+    /// As [`Ring::lost`].
+    #[must_use]
+    pub fn lost_until(self) -> u64 {
+        self.lost()
+    }
+
+    /// All parts, oldest first.
+    pub fn raw_parts(self) -> impl Iterator<Item = RawPart<'a>> {
+        self.parts().map(|part| RawPart {
+            slice: part.entry.get(PART_BYTES..GROWTH).map_or(0, |slice| {
+                let mut bytes = [0; 8];
+                bytes[..slice.len()].copy_from_slice(slice);
+                u64::from_le_bytes(bytes)
+            }),
+            growth: part.entry.get(GROWTH).copied().unwrap_or(0),
+            shape: part.shape(),
+            items: part.items(),
+            listed: part.is_list(),
+            content: part.content,
+        })
+    }
+}
