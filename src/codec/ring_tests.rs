@@ -244,6 +244,7 @@ fn rings_that_cannot_be_are_refused() {
         |ring| ring.settings.capacity = u64::MAX,
         |ring| ring.settings.error = 1.0,
         |ring| ring.settings.error = f64::NAN,
+        |ring| ring.settings.error = 1e-16,
         |ring| ring.settings.idle = Some(0),
         |ring| ring.settings.mode = Mode::Window(Window { span_ms: 0, bounded: false, by_events: false }),
         |ring| ring.settings.mode = Mode::Window(Window { span_ms: u64::MAX, bounded: false, by_events: false }),
@@ -543,6 +544,14 @@ fn an_export_of_nothing_says_no() {
     assert_eq!((exported.version(), exported.contains(b"item"), bytes.len()), (0, false, 72));
     assert_eq!(ExportedRing::read(b"").err(), Some(ExportError::Magic));
     assert_eq!(ExportedRing::read(b"SEENXPRT\x01\x02").err(), Some(ExportError::Kind));
+}
+
+/// Twenty links that are wrong nine times of ten are wrong always, as far as a double can tell.
+#[test]
+fn the_export_of_a_ring_that_is_always_wrong_is_read() {
+    let settings = Settings { error: 0.9, link_error: true, links: 20, ..plain_ring().settings };
+    let bytes = empty_export(&settings, 0).unwrap();
+    assert!(ExportedRing::read(&bytes).unwrap().error_rate() >= 0.9);
 }
 
 #[test]
