@@ -1,5 +1,5 @@
 //! Exports, as others read them: the pages on hashing and on the format are true to the byte, and the reader in Python answers
-//! as the ring that was exported.
+//! as the ring that was exported. And snapshots, as checkers read them.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -7,7 +7,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use seendb::codec::crc64::Crc64;
+use seendb::codec::rdb::TYPE_MODULE_2;
 use seendb::codec::ring_export::{ExportedRing, empty_export, export};
+use seendb::codec::ring_value::RingWriter;
 use seendb::filters::item_hash::{HashKey, hash_item, mix64, positions};
 use seendb::filters::ring::{Mode, Ring, Settings, Store, Window};
 
@@ -182,6 +185,26 @@ fn the_reader_in_python_answers_as_the_ring() {
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(said.trim(), "8 exports, 70001 items, 16 hashes: equal answers");
+}
+
+/// A server that does not know rings can step over them in a snapshot.
+#[test]
+fn a_checker_of_snapshots_steps_over_rings() {
+    let mut file = b"REDIS0010\xfe\x00".to_vec();
+    for (name, ring, _) in samples() {
+        file.extend([TYPE_MODULE_2, name.len() as u8]);
+        file.extend(name.as_bytes());
+        let mut writer = RingWriter::new(ring);
+        while !writer.step(&mut file, 4096) {}
+    }
+    file.push(0xff);
+    file.extend(Crc64::of(&file).to_le_bytes());
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("dump.rdb");
+    fs::write(&path, file).expect("the folder takes files");
+    let output = Command::new("redis-check-rdb").arg(path).output().expect("redis-check-rdb of Debian's redis-tools");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.contains("7 keys read"), "{said}");
 }
 
 /// A Python that has xxhash.
