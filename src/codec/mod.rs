@@ -5,6 +5,10 @@
 //! | [`bloom`] | dumps in chunks: a header, then bits |
 //! | [`bloom_value`] | a chain as a value of RDB, in RedisBloom's own encoding |
 //! | [`payload`] | that value in the frame that `DUMP` puts around it |
+//! | [`ring_value`] | a ring as a value of RDB |
+//! | [`ring_dump`] | its dumps in chunks |
+//! | [`ring_export`] | what clients get of it, to ask without the server |
+//! | [`ring_fields`] | what these three share: the fields, and what is believed of them |
 //! | [`rdb`], [`rdb_string`], [`lzf`] | what such values are made of |
 //! | [`foreign`] | values of other types, which are stepped over |
 //! | [`crc64`] | the checksum of payloads and files |
@@ -26,7 +30,12 @@ pub mod ring_dump;
 pub mod ring_export;
 pub mod ring_fields;
 pub mod ring_value;
+<<<<<<< HEAD
 pub mod value;
+=======
+>>>>>>> ring-codec
 
 #[cfg(test)]
 mod bloom_tests;
+#[cfg(test)]
+mod ring_tests;

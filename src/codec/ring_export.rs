@@ -231,7 +231,8 @@ impl<'a> ExportedRing<'a> {
             SERVER_CLOCK | EVENT_CLOCK => is_window && slice_ms > 0,
             _ => false,
         };
-        let sound = timed && zero == 0 && zeros == 0 && links >= 2 && count <= MOST_PARTS && error > 0.0 && error < 1.0;
+        let sound =
+            timed && zero == 0 && zeros == 0 && links >= 2 && count <= MOST_PARTS && error > 0.0 && error <= 1.0;
         let mut parts = Vec::new();
         for _ in 0..if sound { count } else { return None } {
             parts.push(read_part(&mut fields, is_window)?);

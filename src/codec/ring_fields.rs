@@ -24,6 +24,8 @@ pub const MOST_ITEMS: u64 = (1 << 47) - 1;
 pub const HASH_BYTES: usize = size_of::<u64>();
 /// A ring is made for at most 2^40 items in two links, and can then be given 1,024 of them.
 const MOST_CAPACITY: u64 = 1 << 51;
+/// The smallest error rate that a ring is made with: its arrays, the grown ones too, then have less than [`MOST_HASHES`] positions an item.
+const LEAST_ERROR: f64 = 1e-15;
 /// Milliseconds of ten years, the longest window; two links of it can become 1,024.
 const MOST_SPAN_MS: u64 = 315_360_000_000 * 1023;
 /// No array has more bits, nor is made for more items.
@@ -105,7 +107,7 @@ impl RawSettings {
         }?;
         let idle = u32::try_from(self.idle).ok().filter(|idle| (flags & HAS_IDLE != 0) == (*idle != 0))?;
         let links = u16::try_from(links).ok().filter(|links| LINKS.contains(links))?;
-        let sized = (1..=MOST_CAPACITY).contains(&capacity) && error > 0.0 && error < 1.0;
+        let sized = (1..=MOST_CAPACITY).contains(&capacity) && (LEAST_ERROR..1.0).contains(&error);
         let key: Option<HashKey> = (flags & HAS_KEY != 0).then_some(self.key);
         let link_error = flags & LINK_ERROR != 0;
         let idle = (idle != 0).then_some(idle);

@@ -24,7 +24,7 @@
 //! then the end mark. Strings are read in any form that they can have. What is checked stands in
 //! [`ring_fields`](super::ring_fields); besides, a string is as long as its part says.
 //!
-//! **Memory.** Reading takes 64 bytes a part, of which at least 16 bytes are there. Only [`RingValue::build`] takes memory for what
+//! **Memory.** Reading takes less than 100 bytes a part, of which at least 12 are there. Only [`RingValue::build`] takes memory for what
 //! they hold; [`RingValue::bytes`] says how much before.
 
 use super::lzf::Compressor;

@@ -520,7 +520,11 @@ impl<'a> PackedRing<'a> {
     /// All parts, oldest first.
     pub fn raw_parts(self) -> impl Iterator<Item = RawPart<'a>> {
         self.parts().map(|part| RawPart {
-            slice: part.slice(),
+            slice: part.entry.get(PART_BYTES..GROWTH).map_or(0, |slice| {
+                let mut bytes = [0; 8];
+                bytes[..slice.len()].copy_from_slice(slice);
+                u64::from_le_bytes(bytes)
+            }),
             growth: part.entry.get(GROWTH).copied().unwrap_or(0),
             shape: part.shape(),
             items: part.items(),
