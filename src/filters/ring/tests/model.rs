@@ -483,7 +483,7 @@ fn live_with_errors(mode: fn(u64) -> Mode) {
 const STEPS: u64 = 1500;
 const QUESTIONS: f64 = (20 * STEPS) as f64;
 
-/// Lives so many steps, looks for all that is promised, and counts how many of the [`QUESTIONS`] for others had a wrong answer.
+/// Lives so many steps and looks for all that is promised: how many of the [`QUESTIONS`] for others had a wrong answer.
 fn wrong_answers_of(life: &mut Life) -> f64 {
     // How many writes there had been when an item was written last, and the time that it was written for.
     let (mut written, mut when) = (0, HashMap::<u64, (u64, u64)>::new());

@@ -18,8 +18,8 @@ fn mean_rate(rings: u64, queries: u64, ring: impl Fn(u64) -> (Ring, u64)) -> f64
     (0..rings).map(rate).sum::<f64>() / rings as f64
 }
 
-/// Four standard errors of a measured rate: of the questions, and of the rings, whose own rates differ by about a third of what an array
-/// of ten items has, by less of larger ones.
+/// Four standard errors of a measured rate: of the questions, and of the rings, whose own rates differ from their mean by about
+/// a third of it if a link takes ten items, and by less if it takes more.
 fn noise(error: f64, rings: u64, queries: u64, link_capacity: u64) -> f64 {
     let of_rings = error * 1.2 / (link_capacity as f64).sqrt();
     4.0 * (error / queries as f64 + of_rings * of_rings / rings as f64).sqrt()
@@ -106,7 +106,7 @@ fn arrays_take_little_more_bits_than_the_formula() {
     }
 }
 
-/// Known at the first digit only by chance: that the mean of many filters is what the exact computation says.
+/// Positions that depended on each other would show in small arrays: `exact` is what independent ones give.
 #[test]
 fn positions_give_the_recorded_rates() {
     let table = include_str!("../../../../tests/vectors/small_filter_hashing.tsv");

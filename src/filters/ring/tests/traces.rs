@@ -5,8 +5,8 @@ use super::*;
 /// Small enough that no wrong answer comes up in a trace.
 const ERROR: f64 = 1e-12;
 
-/// The numbering of a trace: positions in the order of the ring, where the active link is one of them. A new link stands right
-/// behind the active one; of a full ring the next link in order is cleared.
+/// The numbering of a trace: the place of the active link in the order of the ring. A new link stands right behind it; of a
+/// full ring the next link in order is cleared.
 #[derive(Default)]
 struct RingOrder {
     active: usize,
