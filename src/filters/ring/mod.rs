@@ -146,7 +146,7 @@ impl Settings {
 
     /// Whether a slice counts at this time; without a window all do.
     fn is_alive(&self, slice: u64, now: u64) -> bool {
-        slice + u64::from(self.links) > self.slice_of(now)
+        slice.saturating_add(self.links.into()) > self.slice_of(now)
     }
 
     /// The time for whoever reads a ring that has seen `latest`.
@@ -402,12 +402,12 @@ impl Ring {
     pub fn set_links(&mut self, links: u16, now: u64) {
         // What is over must not come back when the window is made wider.
         let (narrow, present) = (u64::from(links.min(self.settings.links)), self.settings.slice_of(now));
-        let over = self.parts.iter().take_while(|part| part.slice + narrow <= present).count();
+        let over = self.parts.iter().take_while(|part| part.slice.saturating_add(narrow) <= present).count();
         let slice_ms = self.settings.slice_ms();
         // What has gone was promised for longer, or shorter, than it is now.
         if self.lost > 0 && slice_ms > 0 {
             let before = u64::from(self.settings.links) * slice_ms;
-            self.lost = (self.lost + u64::from(links) * slice_ms).saturating_sub(before);
+            self.lost = self.lost.saturating_add(u64::from(links) * slice_ms).saturating_sub(before);
         }
         self.settings = self.settings.with_links(links);
         self.latest = self.latest.max(now);
