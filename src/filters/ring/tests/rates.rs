@@ -38,7 +38,8 @@ fn rings_by_count_keep_the_asked_rate_at_every_capacity() {
         let (mut sum, mut count) = (0.0, 0.0);
         for capacity in (1..=50).chain([100, 1000, 5000]) {
             let settings = settings(capacity * 4, error, LINKS, Mode::Count);
-            let (rings, queries) = ((2000 / capacity).clamp(4, 100), 50_000);
+            let queries = if capacity < 1000 { 50_000 } else { 400_000 };
+            let rings = (2000 / capacity).clamp(8, 100);
             let rate = mean_rate(rings, queries, |number| in_steady_state(settings, number));
             let most = allowed(capacity, error) + noise(error, rings, queries, capacity);
             assert!(rate <= most, "{capacity} {error}: {rate}, at most {most}");
