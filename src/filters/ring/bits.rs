@@ -77,6 +77,19 @@ impl SharedBits {
         Ok(())
     }
 
+    /// Have memory of its own for these bits, so that setting them cannot fail.
+    ///
+    /// # Errors
+    /// [`AllocError`] when there is none; all bits are as they were.
+    ///
+    /// # Panics
+    /// If there is no such bit.
+    pub fn reserve(&mut self, positions: impl IntoIterator<Item = u64>) -> Result<(), AllocError> {
+        // A small array is one piece.
+        let pieces = if self.pieces.len() == 1 { 1 } else { usize::MAX };
+        positions.into_iter().take(pieces).try_for_each(|bit| self.piece_mut((bit / PIECE_BITS) as usize).map(drop))
+    }
+
     /// Or `data` into the bytes from `offset` on.
     ///
     /// # Errors

@@ -21,7 +21,9 @@
 //! they share the rate of the slice ([`Settings::array`]). `bounded` windows forget the oldest slice early instead.
 //!
 //! **Two arrays** ([`Mode::Dual`]), as the article has them: the second is begun when the first holds the share `t` of its
-//! items and gets all that the first gets; when the first is full the second takes its place. Only the first is asked.
+//! items and gets all that the first gets; when the second has the promised number it takes the place of the first, which is full
+//! then. Only the first is asked. An item that comes again may be new to the second; so the second is never behind what the first
+//! lacks to be full, and the first never gets more than it is made for.
 //!
 //! **Lists.** While an array's items take less as a list of their 64-bit hashes than as bits, they are one. It forgets as the
 //! array does, and becomes bits when it has grown: 12 items for an array of 102 bytes.
@@ -129,14 +131,22 @@ impl Settings {
         let now = self.reading_time(latest, clock);
         let at = match at {
             None if window.by_events => return Err(TimeError::Needed),
-            Some(at) if !window.by_events && at > now.saturating_add(MOST_AHEAD_MS) => return Err(TimeError::Future),
+            // From the clock, not from what events have made of it: else they push it ahead without end.
+            Some(at) if !window.by_events && at > clock.saturating_add(MOST_AHEAD_MS).max(latest) => {
+                return Err(TimeError::Future);
+            }
             at => at.unwrap_or(now),
         };
         let event = Event { now: now.max(at), at };
-        if self.slice_of(at) + u64::from(self.links) <= self.slice_of(event.now) {
+        if !self.is_alive(self.slice_of(at), event.now) {
             return Err(TimeError::Older);
         }
         Ok(event)
+    }
+
+    /// Whether a slice counts at this time; without a window all do.
+    fn is_alive(&self, slice: u64, now: u64) -> bool {
+        slice.saturating_add(self.links.into()) > self.slice_of(now)
     }
 
     /// The time for whoever reads a ring that has seen `latest`.
@@ -161,8 +171,8 @@ pub struct Ring {
     pub version: u64,
     /// The greatest time that it has seen; 0 without a window.
     pub latest: u64,
-    /// Until when the window is not what was promised, because of a slice that went early; without a window 1 if a link has
-    /// gone.
+    /// Until when something was promised that has gone: for a window that turns by its clock a time that is over, unless the window
+    /// became wider since. Without a window 1 if a link has gone.
     pub lost: u64,
     /// The save epoch that it belongs to.
     moment: AtomicU64,
@@ -206,7 +216,7 @@ impl Ring {
 
     /// Whether a part counts at this time.
     fn is_alive(&self, part: &Part, now: u64) -> bool {
-        part.slice + u64::from(self.settings.links) > self.settings.slice_of(now)
+        self.settings.is_alive(part.slice, now)
     }
 
     /// The parts that count at this time, newest first.
@@ -311,18 +321,23 @@ impl Ring {
 
     /// Put a new part where it belongs; what is too old, or too much, goes.
     fn turn(&mut self, part: Part, now: u64) {
-        let present = self.settings.slice_of(now);
-        let links = u64::from(self.settings.links);
-        while self.parts.front().is_some_and(|oldest| oldest.slice + links <= present) {
-            self.parts.pop_front();
-        }
-        if !self.settings.slices_grow() && self.parts.len() as u64 >= links {
-            let oldest = self.parts.pop_front().map_or(0, |oldest| oldest.slice);
-            let until = oldest.saturating_add(links).saturating_mul(self.settings.slice_ms());
-            self.lost = self.lost.max(until.max(1));
-        }
-        let place = self.parts.iter().rposition(|other| other.slice <= part.slice).map_or(0, |index| index + 1);
+        let age = |part: &Part| (part.slice, part.growth);
+        let place = self.parts.iter().rposition(|other| age(other) <= age(&part)).map_or(0, |index| index + 1);
         self.parts.insert(place, part);
+        while self.parts.front().is_some_and(|oldest| !self.is_alive(oldest, now)) {
+            self.forget_oldest();
+        }
+        // A late one can be the oldest itself: younger items do not go for it.
+        if !self.settings.slices_grow() && self.parts.len() > usize::from(self.settings.links) {
+            self.forget_oldest();
+        }
+    }
+
+    fn forget_oldest(&mut self) {
+        if let Some(oldest) = self.parts.pop_front() {
+            let end = oldest.slice.saturating_add(self.settings.links.into()).saturating_mul(self.settings.slice_ms());
+            self.lost = self.lost.max(end).max(1);
+        }
     }
 
     fn insert_dual(&mut self, hash: u64, unseen: bool) -> Result<bool, InsertError> {
@@ -333,17 +348,14 @@ impl Ring {
         if !unseen && known {
             return Ok(false);
         }
-        // The second first: should there be no memory, the one that is asked does not know an item that would be forgotten early.
-        if let Some(second) = self.parts.get_mut(1)
-            && !known
-        {
-            second.insert(hash)?;
-        }
-        if unseen {
-            self.parts[0].insert(hash)?;
-        }
+        let writes = [unseen, !known];
+        let written = || (0..).zip(writes).filter(|(_, writes)| *writes).map(|(index, _)| index);
+        written().try_for_each(|index: usize| self.parts[index].reserve(hash))?;
+        written().try_for_each(|index: usize| self.parts[index].insert(hash))?;
         self.begin_second()?;
-        if self.parts.iter().any(Part::is_full) {
+        // Then the second has all that is promised. The first is full now, or nearly: items that came again are new to the second
+        // only, so that it may have as many before the first is.
+        if self.parts.get(1).is_some_and(|second| second.items >= self.settings.capacity) {
             self.switch()?;
         }
         Ok(true)
@@ -358,15 +370,11 @@ impl Ring {
 
     /// The second array takes the place of the first.
     fn switch(&mut self) -> Result<(), ShapeError> {
-        self.parts.pop_front();
-        self.lost = 1;
-        if !self.parts.is_empty() {
-            self.begin_second()?;
-        }
-        Ok(())
+        self.forget_oldest();
+        self.begin_second()
     }
 
-    /// Begin a new active link now, or let the second array take its place. Without a window only.
+    /// Begin a new active link now; of two arrays the second one, or let it take its place. Without a window only.
     ///
     /// # Errors
     /// [`ShapeError`].
@@ -375,6 +383,10 @@ impl Ring {
             return Ok(());
         }
         match self.settings.mode {
+            Mode::Dual { .. } if self.parts.len() == 1 => {
+                let second = self.next_part(0)?;
+                self.parts.push_back(second);
+            }
             Mode::Dual { .. } => self.switch()?,
             _ => {
                 let part = self.next_part(0)?;
@@ -385,21 +397,23 @@ impl Ring {
         Ok(())
     }
 
-    /// Remember more or less: have so many links from now on. `now` is the time for the ring.
+    /// Remember more or less: have so many links from now on. `now` is the time for the ring. Links that are there keep their
+    /// size; so the error rate of a ring that has more links is above its own until those have gone.
     pub fn set_links(&mut self, links: u16, now: u64) {
         // What is over must not come back when the window is made wider.
-        let least = u64::from(links.min(self.settings.links));
-        let present = self.settings.slice_of(now);
-        self.parts.retain(|part| part.slice + least > present);
+        let (narrow, present) = (u64::from(links.min(self.settings.links)), self.settings.slice_of(now));
+        let over = self.parts.iter().take_while(|part| part.slice.saturating_add(narrow) <= present).count();
+        let slice_ms = self.settings.slice_ms();
+        // What has gone was promised for longer, or shorter, than it is now.
+        if self.lost > 0 && slice_ms > 0 {
+            let before = u64::from(self.settings.links) * slice_ms;
+            self.lost = self.lost.saturating_add(u64::from(links) * slice_ms).saturating_sub(before);
+        }
         self.settings = self.settings.with_links(links);
         self.latest = self.latest.max(now);
-        if !self.settings.slices_grow() {
-            let extra = self.parts.len().saturating_sub(usize::from(links));
-            self.parts.drain(..extra);
-            if self.settings.slice_ms() == 0 && extra > 0 {
-                self.lost = 1;
-            }
-        }
+        let most = if self.settings.slices_grow() { usize::MAX } else { links.into() };
+        let extra = self.parts.len().saturating_sub(most);
+        (0..over.max(extra)).for_each(|_| self.forget_oldest());
         self.version += 1;
     }
 
@@ -436,18 +450,18 @@ impl Ring {
         }
     }
 
-    /// Items until the next turn; with a window, milliseconds.
+    /// Items until the next turn, if none of them comes again; with a window, milliseconds.
     #[must_use]
     pub fn next_turn(&self, now: u64) -> u64 {
         let slice_ms = self.settings.slice_ms();
         if slice_ms > 0 {
             return slice_ms - now % slice_ms;
         }
-        let active = match self.settings.mode {
-            Mode::Dual { .. } => self.parts.front(),
-            _ => self.parts.back(),
+        let most = match self.settings.mode {
+            Mode::Dual { .. } if self.parts.len() > 1 => self.settings.capacity,
+            _ => self.settings.link_capacity(),
         };
-        self.settings.link_capacity().saturating_sub(active.map_or(0, |part| part.items))
+        most.saturating_sub(self.parts.back().map_or(0, |part| part.items))
     }
 
     /// The share of items never written that are reported as seen at this time.
@@ -466,12 +480,14 @@ impl Ring {
         table + self.parts.iter().map(|part| part.heap_bytes(size_class)).sum::<usize>()
     }
 
-    /// Take in what these rings hold at this time. With `force` a link may come to hold more than it is made for.
+    /// Take in what these rings hold at this time. With `force` a link may come to hold more than it is made for. Of a window
+    /// the arrays that are too full to become one stay beside each other: the error rate of a slice can be that of both together.
     ///
     /// # Errors
     /// [`MergeError`]; the ring is as it was.
     pub fn merge(&mut self, others: &[&Self], now: u64, force: bool) -> Result<(), MergeError> {
         let mut merged = self.clone();
+        let now = others.iter().map(|other| other.latest).fold(now, u64::max);
         for other in others {
             check_alike(&merged.settings, &other.settings)?;
             match merged.settings.mode {
@@ -487,17 +503,21 @@ impl Ring {
     }
 
     fn join_slices(&mut self, other: &Self, now: u64) -> Result<(), MergeError> {
-        let (links, present) = (u64::from(self.settings.links), self.settings.slice_of(now));
-        for part in other.parts.iter().filter(|part| part.slice + links > present) {
+        for part in other.alive(now).collect::<Vec<_>>().into_iter().rev() {
             let alike = |own: &Part| (own.slice, own.growth, own.shape) == (part.slice, part.growth, part.shape);
-            let joined = match self.parts.iter().position(alike) {
-                Some(index) => Some((index, self.parts[index].joined(part)?)),
-                None => None,
-            };
-            match joined {
-                Some((index, joined)) if joined.items <= joined.shape.capacity => self.parts[index] = joined,
+            // The one to which it gives least: should that be nothing, it was merged before.
+            let mut best: Option<(u64, usize, Part)> = None;
+            for (index, own) in self.parts.iter().enumerate().filter(|(_, own)| alike(own)) {
+                let joined = own.joined(part)?;
+                let (more, most) = (joined.items - own.items, own.items.max(part.items).max(joined.shape.capacity));
+                if joined.items <= most && best.as_ref().is_none_or(|(least, ..)| more < *least) {
+                    best = Some((more, index, joined));
+                }
+            }
+            match best {
+                Some((_, index, joined)) => self.parts[index] = joined,
                 // What would be too much for one array stays in two.
-                _ => self.turn(part.clone(), now),
+                None => self.turn(part.clone(), now),
             }
         }
         Ok(())
@@ -534,8 +554,15 @@ impl Ring {
 }
 
 fn joined_within(own: &Part, other: &Part, force: bool) -> Result<Part, MergeError> {
+    // Links of rings that are alike now can be of the time before more links came.
+    let (one, two) = (own.shape, other.shape);
+    for (what, own, theirs) in [("hashes", one.hashes.into(), two.hashes.into()), ("bits", one.bits, two.bits)] {
+        if own != theirs {
+            return Err(MergeError::Differ(what, u64::to_string(&own), u64::to_string(&theirs)));
+        }
+    }
     let joined = own.joined(other)?;
-    if joined.items > joined.shape.capacity && !force {
+    if joined.items > joined.shape.capacity.max(own.items).max(other.items) && !force {
         return Err(MergeError::TooMany { items: joined.items, capacity: joined.shape.capacity });
     }
     Ok(joined)

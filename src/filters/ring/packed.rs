@@ -214,7 +214,11 @@ impl<'a> PartRef<'a> {
     fn slice(self) -> u64 {
         match self.entry.len() {
             PART_BYTES => 0,
-            _ => u64::from_le_bytes(field(self.entry, PART_BYTES)) & U48_MAX,
+            _ => {
+                let mut slice = [0; 8];
+                slice[..SLICE_BYTES - 1].copy_from_slice(&self.entry[PART_BYTES..GROWTH]);
+                u64::from_le_bytes(slice)
+            }
         }
     }
 

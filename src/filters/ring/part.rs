@@ -68,41 +68,63 @@ impl Part {
     /// Write an item to it.
     ///
     /// # Errors
-    /// [`AllocError`] when there is no memory; the item is not counted then.
+    /// [`AllocError`] when there is no memory; it holds what it held then.
     pub fn insert(&mut self, hash: u64) -> Result<(), AllocError> {
         self.add(hash)?;
         self.items += 1;
         Ok(())
     }
 
+    /// Have the memory that an insert of this item takes, so that it cannot fail. A full list becomes bits.
+    ///
+    /// # Errors
+    /// [`AllocError`] when there is none; it is as it was then.
+    pub fn reserve(&mut self, hash: u64) -> Result<(), AllocError> {
+        let positions = self.positions(hash);
+        match &mut self.store {
+            Store::List(hashes) if (hashes.len() as u64) < most_listed(&self.shape) => {
+                hashes.try_reserve(1).map_err(|_| AllocError { bytes: HASH_BYTES * hashes.len() as u64 })
+            }
+            Store::List(hashes) if hashes.binary_search(&hash).is_ok() => Ok(()),
+            Store::List(_) => {
+                let mut bits = self.listed_bits()?;
+                bits.reserve(positions)?;
+                self.store = Store::Bits(bits);
+                Ok(())
+            }
+            Store::Bits(bits) => bits.reserve(positions),
+        }
+    }
+
     /// Hold an item, without counting it.
     fn add(&mut self, hash: u64) -> Result<(), AllocError> {
-        if let Store::List(hashes) = &mut self.store {
-            let Err(place) = hashes.binary_search(&hash) else { return Ok(()) };
-            if (hashes.len() as u64) < most_listed(&self.shape) {
-                hashes.try_reserve(1).map_err(|_| AllocError { bytes: HASH_BYTES * hashes.len() as u64 })?;
-                hashes.insert(place, hash);
-                return Ok(());
+        self.reserve(hash)?;
+        let mut positions = self.positions(hash);
+        match &mut self.store {
+            Store::List(hashes) => {
+                if let Err(place) = hashes.binary_search(&hash) {
+                    hashes.insert(place, hash);
+                }
+                Ok(())
             }
+            Store::Bits(bits) => positions.try_for_each(|position| bits.set(position)),
         }
-        let positions = self.positions(hash);
-        let bits = self.as_bits()?;
-        for position in positions {
-            bits.set(position)?;
+    }
+
+    /// The bits that its list stands for.
+    fn listed_bits(&self) -> Result<SharedBits, AllocError> {
+        let mut bits = SharedBits::zeroed(self.shape.bits)?;
+        if let Store::List(hashes) = &self.store {
+            let mut all = hashes.iter().flat_map(|hash| self.positions(*hash));
+            all.try_for_each(|position| bits.set(position))?;
         }
-        Ok(())
+        Ok(bits)
     }
 
     /// Its bits; a list becomes bits.
     fn as_bits(&mut self) -> Result<&mut SharedBits, AllocError> {
-        if let Store::List(hashes) = &self.store {
-            let mut bits = SharedBits::zeroed(self.shape.bits)?;
-            for hash in hashes {
-                for position in self.positions(*hash) {
-                    bits.set(position)?;
-                }
-            }
-            self.store = Store::Bits(bits);
+        if let Store::List(_) = &self.store {
+            self.store = Store::Bits(self.listed_bits()?);
         }
         match &mut self.store {
             Store::Bits(bits) => Ok(bits),
@@ -131,9 +153,19 @@ impl Part {
                 }
             }
         }
-        let most = self.items.saturating_add(other.items);
-        joined.items = joined.items_estimated().clamp(self.items.max(other.items), most);
+        let held = joined.held();
+        // One that gives nothing new is not counted again.
+        let items = if held == self.held() || held == other.held() { 0 } else { joined.items_estimated() };
+        joined.items = items.clamp(self.items.max(other.items), self.items.saturating_add(other.items));
         Ok(joined)
+    }
+
+    /// A measure of what it holds, which only grows: bits that are set, or hashes.
+    fn held(&self) -> (bool, u64) {
+        match &self.store {
+            Store::List(hashes) => (true, hashes.len() as u64),
+            Store::Bits(bits) => (false, bits.count_ones()),
+        }
     }
 
     /// How many different items it holds: exactly while it is a list, else about as many as set this many bits.
@@ -152,6 +184,7 @@ impl Part {
     #[must_use]
     pub fn fill(&self) -> f64 {
         match &self.store {
+            Store::List(hashes) if hashes.is_empty() => 0.0,
             Store::List(hashes) => {
                 let throws = hashes.len() as f64 * f64::from(self.shape.hashes);
                 -(throws * (-1.0 / self.shape.bits as f64).ln_1p()).exp_m1()

@@ -17,7 +17,7 @@ pub enum Mode {
     /// By clock: what is older than the window goes.
     Window(Window),
     /// By count, with two arrays: the second is begun when the first holds a share `threshold` of its items, and takes its place
-    /// when that is full.
+    /// when it has all that is promised; the first is full then, if no item came again.
     Dual {
         /// The share, at least a half and less than 1.
         threshold: f64,
