@@ -30,10 +30,7 @@ pub mod ring_dump;
 pub mod ring_export;
 pub mod ring_fields;
 pub mod ring_value;
-<<<<<<< HEAD
 pub mod value;
-=======
->>>>>>> ring-codec
 
 #[cfg(test)]
 mod bloom_tests;
