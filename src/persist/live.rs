@@ -1,9 +1,9 @@
-//! The log while the server runs: effects get their positions in memory, and one thread writes and syncs them.
+//! The log while the server runs: effects get their positions in memory, and are written and synced batch by batch.
 //!
 //! # Positions
 //!
 //! [`Journal::commit`] runs under the lock of what was changed. It appends the records to a buffer, and where they end is their
-//! *position*. So the order in the log is that of the changes of each key. The thread takes the whole buffer, appends it to the
+//! *position*. So the order in the log is that of the changes of each key. Whoever has the pen takes the whole buffer, appends it to the
 //! file as one batch and syncs; meanwhile the next batch gathers. That is all there is to group commit: the slower the disk, the
 //! larger the batches.
 //!
@@ -14,10 +14,13 @@
 //!
 //! # Who syncs
 //!
-//! The thread, mostly. But where a sync is [quick](Pace::quick), the way to another thread and back costs more than the sync
-//! itself. There the first connection of a worker that has to wait *leads*: it lets the worker's other connections that are
-//! ready have their turn, and then writes and syncs for all of them where it stands, as a server of one thread would. The
-//! thread steps in when a leader does not come to it in [`Pace::write`], and takes over once a sync was slow.
+//! A thread of the log's own, mostly. But where a sync is [quick](Pace::quick), the way to another thread and back costs more
+//! than the sync itself. There the first connection that has to wait *leads*: it lets its worker's other connections that are
+//! ready have their turn, and then writes and syncs for all where it stands, as a server of one thread would. There is one
+//! leader at a time. The thread steps in when a leader tarries, and takes over once a sync was slow.
+//!
+//! Either way a sync waits a moment for the clients that the last one served, who mostly come again at once. Without that two
+//! halves of the clients take turns, and each reply waits for two syncs.
 //!
 //! # What can go wrong
 //!
@@ -35,12 +38,12 @@ mod confirm;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::task::Waker;
-use std::thread;
+use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use self::committer::Files;
+use self::committer::Pen;
 pub use self::confirm::{Confirm, Lead, Unconfirmed};
 use super::log::LogWriter;
 use super::record::{stage, suspend, unit, with_staged};
@@ -58,7 +61,7 @@ pub enum SyncPolicy {
     Never = 2,
 }
 
-/// When the log's thread does what; tests choose shorter times.
+/// When what is done; tests choose other times.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
     /// What was committed is written at the latest after this time, so that the end of the process costs no more.
@@ -69,7 +72,8 @@ pub struct Pace {
     pub retry: Duration,
     /// The oldest change that is not synced is at most so old under `everysec`, or further changes wait.
     pub most_at_risk: Duration,
-    /// A disk whose last sync took no longer may keep a connection's worker for the next one.
+    /// A disk whose last sync took no longer may keep a connection's worker for the next one, which now and then has to begin
+    /// another segment as well.
     pub quick: Duration,
 }
 
@@ -155,7 +159,7 @@ pub struct LiveLog {
     quick: AtomicBool,
     /// The thread sleeps, and looks at the buffer by itself before anything that comes in now has to be written.
     dozes: AtomicBool,
-    files: Mutex<Files>,
+    pen: Mutex<Pen>,
     buffer: Mutex<Buffer>,
     control: Mutex<Control>,
     wake: Condvar,
@@ -183,12 +187,31 @@ struct Control {
     arrived: usize,
     /// How many may come in all: those that the last sync served, and those that came meanwhile.
     expected: usize,
-    /// The thread waits for these for a while, and wakes by itself.
+    /// The next sync waits for them until then.
+    gather_until: Option<Instant>,
+    /// The thread waits for them, and wakes by itself.
     gathers: bool,
     /// A connection is about to sync for all who wait.
-    led: bool,
+    led: Option<Leading>,
     orders: Vec<Order>,
     end: bool,
+}
+
+/// A connection that leads.
+#[derive(Clone, Copy)]
+struct Leading {
+    since: Instant,
+    /// Its worker.
+    thread: ThreadId,
+    /// The thread has been told to see that it comes to it.
+    watched: bool,
+}
+
+impl Control {
+    /// Whether a sync had better wait for further clients.
+    fn awaits_more(&self, now: Instant) -> bool {
+        self.arrived < self.expected && self.gather_until.is_some_and(|until| now < until)
+    }
 }
 
 type Order = Box<dyn FnOnce(&mut Option<LogWriter>) + Send>;
@@ -233,7 +256,7 @@ impl LiveLog {
             held: AtomicUsize::new(0),
             quick: AtomicBool::new(false),
             dozes: AtomicBool::new(false),
-            files: Mutex::new(Files::new()),
+            pen: Mutex::new(Pen::new()),
             buffer: Mutex::new(Buffer { limit: BUFFER_BYTES, ..Buffer::default() }),
             control: Mutex::default(),
             wake: Condvar::new(),

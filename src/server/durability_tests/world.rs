@@ -191,10 +191,11 @@ impl Machine {
         if !strict || !live.confirms() {
             return Ok(reply);
         }
+        let confirmed = live.confirm(since);
         if let Some(lead) = live.lead() {
             lead.sync();
         }
-        self.wait(live.confirm(since), &format!("{context}: confirm {line}")).map_err(|unconfirmed| unconfirmed.0)?;
+        self.wait(confirmed, &format!("{context}: confirm {line}")).map_err(|unconfirmed| unconfirmed.0)?;
         Ok(reply)
     }
 
