@@ -140,7 +140,9 @@ impl Committer<'_> {
             let buffer = log.buffer.lock();
             (buffer.since, buffer.bytes.len())
         };
-        let write_at = since.map(|since| if bytes >= WRITE_AT_BYTES { now } else { since + log.pace.write });
+        // After a failure, what waits is tried as soon as anything is.
+        let at_once = bytes >= WRITE_AT_BYTES || self.pen.not_before.is_some();
+        let write_at = since.map(|since| if at_once { now } else { since + log.pace.write });
         let unsynced = self.pen.writer.as_ref().is_some_and(|writer| writer.synced() < writer.position());
         // Where syncs are quick, whoever comes first leads, and waits for the others himself.
         let may_gather = strict && control.led.is_none() && !log.quick.load(Ordering::Relaxed);

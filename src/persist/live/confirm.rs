@@ -135,7 +135,8 @@ impl Drop for Lead<'_> {
         control.led = None;
         let left = control.wanted > self.0.synced();
         drop(control);
-        if left {
+        // What failed is tried again by the thread.
+        if left || self.0.standing().has_failed() {
             self.0.wake.notify_one();
         }
     }
