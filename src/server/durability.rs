@@ -21,9 +21,9 @@ use crate::keyspace::Keyspace;
 use crate::keyspace::snapshot::Snapshot;
 use crate::persist::files::{Files, FolderLock};
 use crate::persist::live::{Gate, LiveLog, SyncPolicy};
-use crate::persist::log::reader::read_manifest;
-use crate::persist::log::{Base, LogWriter, SEGMENT_BYTES, next_base_name, remove_unnamed_bases};
-use crate::persist::recovery::{LOG_ID_FIELD, LOG_POSITION_FIELD, LoadProgress, MOMENT_FIELD};
+use crate::persist::log::{Base, LogId, LogWriter, SEGMENT_BYTES, next_base_name, remove_unnamed_bases};
+use crate::persist::origin::{MOMENT_FIELD, Origin};
+use crate::persist::recovery::{LoadProgress, LogLeft};
 use crate::persist::snapshot::save::{self, save};
 
 /// Sizes and times that tests choose smaller.
@@ -121,10 +121,12 @@ pub(super) struct State {
     changes_saved: u64,
     save_points: Vec<SavePoint>,
     log_id: Option<String>,
-    /// There was a log, or an attempt to begin one, by this process.
-    pub(super) had_log: bool,
+    /// What the keys have of logs that are written no more.
+    pub(super) origin: Origin,
     /// There is a log that was not loaded.
-    pub(super) foreign_log: bool,
+    pub(super) foreign_log: Option<LogLeft>,
+    /// The keyspace's count of changes when all was loaded.
+    changes_loaded: u64,
     /// The snapshot holds what was not loaded: keys of other types, or damaged ones.
     pub(super) has_more: bool,
     /// The cut of the log's base, and how long its file is.
@@ -183,8 +185,9 @@ impl Durability {
             changes_saved: 0,
             save_points: settings.save_points(),
             log_id: None,
-            had_log: false,
-            foreign_log: false,
+            origin: Origin::default(),
+            foreign_log: None,
+            changes_loaded: 0,
             has_more: false,
             cut: 0,
             base_bytes: 0,
@@ -257,7 +260,7 @@ impl Durability {
     /// It cannot be kept.
     fn set_log_aside(&self) -> Result<(), String> {
         let mut state = self.state.lock();
-        if !state.foreign_log {
+        if state.foreign_log.is_none() {
             return Ok(());
         }
         let folder = self.log_folder();
@@ -269,7 +272,7 @@ impl Durability {
             format!("the log in '{}' was not loaded, and cannot be kept: {error}", folder.display())
         })?;
         tracing::warn!("the log that was not loaded is kept in '{}'", kept.display());
-        state.foreign_log = false;
+        state.foreign_log = None;
         drop(state);
         self.unlock_folder();
         Ok(())
@@ -530,19 +533,7 @@ impl Durability {
             moment = unix_ms();
         });
         let mut fields = vec![(MOMENT_FIELD, moment.to_string())];
-        let (id, had_log) = {
-            let state = self.state.lock();
-            (state.log_id.clone(), state.had_log)
-        };
-        let place = match (logged, id) {
-            (true, id) => id.map(|id| (id, position)),
-            (false, _) if had_log => self.ended_log().map(|id| (id, u64::MAX)),
-            (false, _) => None,
-        };
-        if let Some((id, position)) = place {
-            fields.push((LOG_ID_FIELD, id));
-            fields.push((LOG_POSITION_FIELD, position.to_string()));
-        }
+        fields.extend(self.origin(logged.then_some(position), changes).fields());
         save(&*self.files, path, snapshot, &self.options(fields), progress)
             .map_err(|error| format!("'{}': {error}", path.display()))?;
         Ok(changes)
@@ -559,11 +550,17 @@ impl Durability {
         Ok(JobDone::File(Arc::new(file)))
     }
 
-    /// The log on disk that has ended, though this may not stand in its manifest: a snapshot that is taken now has more than
-    /// it, and says so by a position that it never reaches.
-    fn ended_log(&self) -> Option<String> {
-        let manifest = read_manifest(&*self.files, &self.log_folder());
-        manifest.ok().flatten().map(|manifest| manifest.id.to_string())
+    /// What a snapshot has of logs that was cut at this position of the log, if there is one, and at this count of changes.
+    fn origin(&self, position: Option<u64>, changes: u64) -> Origin {
+        let state = self.state.lock();
+        match (position, &state.log_id) {
+            (Some(position), Some(id)) => Origin { logs: vec![(id.clone(), position)], beyond: false },
+            (Some(_), None) => Origin::default(),
+            (None, _) => {
+                let beyond = state.origin.beyond || changes != state.changes_loaded;
+                Origin { beyond, ..state.origin.clone() }
+            }
+        }
     }
 
     fn make_base(self: &Arc<Self>, kind: Kind, progress: &save::Progress) -> Result<(), String> {
@@ -589,11 +586,20 @@ impl Durability {
             live.switch_off();
             closed
         });
-        self.state.lock().log_id = None;
+        self.log_has_ended(self.live.position());
         self.unlock_folder();
         match closed.flatten() {
             Some(Err(error)) => Err(format!("'{}': {error}", self.log_folder().display())),
             _ => Ok(()),
+        }
+    }
+
+    /// From now on nothing is logged: the keys have all of the log, and may soon have more.
+    fn log_has_ended(&self, position: u64) {
+        let mut state = self.state.lock();
+        if let Some(id) = state.log_id.take() {
+            state.origin.include(id, position);
+            state.origin.beyond = true;
         }
     }
 
@@ -607,7 +613,6 @@ impl Durability {
             self.unlock_folder();
         }
         self.lock_folder()?;
-        self.state.lock().had_log = true;
         // If the disk is full, it must not get fuller with every attempt.
         self.live.with_writer({
             let (files, folder) = (self.files.clone(), folder.clone());
@@ -615,18 +620,26 @@ impl Durability {
         });
         let name = next_base_name(&*self.files, &folder).map_err(refused)?;
         let path = folder.join(&name);
-        let (mut cut, mut needed) = (0, false);
+        let (mut cut, mut needed, mut moment) = (0, false, 0);
+        let new_id = LogId::random();
+        if kind == Kind::FirstBase {
+            // Whatever becomes of it on disk: the keys have all that is in it.
+            self.state.lock().log_id = Some(new_id.to_string());
+        }
         let snapshot = self.cut(|| {
+            moment = unix_ms();
             if kind == Kind::FirstBase {
                 self.live.switch_on(self.live.position());
             }
             (cut, needed) = self.live.cut();
         });
-        let bytes = save(&*self.files, &path, snapshot, &self.options(Vec::new()), progress).map_err(refused)?;
+        let bytes =
+            save(&*self.files, &path, snapshot, &self.options(vec![(MOMENT_FIELD, moment.to_string())]), progress)
+                .map_err(refused)?;
         let (files, base, log_folder) = (self.files.clone(), Base { file: name, cut }, folder.clone());
         let segment_bytes = self.scale.segment_bytes;
         let put = self.live.with_writer(move |slot| match kind {
-            Kind::FirstBase => begin_on(slot, files, &log_folder, base, segment_bytes),
+            Kind::FirstBase => begin_on(slot, files, &log_folder, (new_id, base), segment_bytes),
             _ => put_base(slot, base, needed),
         });
         let id = match put {
@@ -669,7 +682,7 @@ impl Durability {
         self.live.switch_on(position);
         self.live.with_writer(move |slot| *slot = Some(writer));
         let mut state = self.state.lock();
-        (state.log_id, state.cut, state.base_bytes, state.had_log) = (Some(id), cut, base_bytes, true);
+        (state.log_id, state.cut, state.base_bytes) = (Some(id), cut, base_bytes);
         state.rewritten_bytes = self.log_bytes(&state);
     }
 
@@ -678,6 +691,15 @@ impl Durability {
         let mut state = self.state.lock();
         state.loaded = (keys, expired);
         state.changes_saved = self.keyspace.totals().2;
+        state.changes_loaded = state.changes_saved;
+    }
+
+    /// Whether a snapshot is to be taken at the end.
+    fn saves_at_end(&self, how: ShutDown) -> bool {
+        let state = self.state.lock();
+        // The log that is there may have more than was loaded: a snapshot of nothing but that would only stand in its way.
+        let is_idle = state.foreign_log == Some(LogLeft::Open) && self.keyspace.totals().2 == state.changes_loaded;
+        how.save.unwrap_or(!state.save_points.is_empty() && !is_idle)
     }
 
     /// What has to be done now and then.
@@ -735,7 +757,7 @@ impl Durability {
         if self.loading.load(Ordering::Acquire) {
             return Ok(());
         }
-        let saves = how.save.unwrap_or_else(|| !self.state.lock().save_points.is_empty());
+        let saves = self.saves_at_end(how);
         let saved = match self.save_last(saves).await {
             Ok(()) if self.live.is_on() => self
                 .live
@@ -797,7 +819,7 @@ impl Durability {
     /// # Errors
     /// Why it could not be saved; the server goes on then, if it is not forced to end.
     pub(super) async fn save_rest(self: &Arc<Self>, how: ShutDown) -> Result<(), String> {
-        let saves = how.save.unwrap_or_else(|| !self.state.lock().save_points.is_empty());
+        let saves = self.saves_at_end(how);
         if !saves || self.loading.load(Ordering::Acquire) || self.unsaved_changes() == 0 {
             return Ok(());
         }
@@ -838,10 +860,11 @@ fn begin_on(
     slot: &mut Option<LogWriter>,
     files: Arc<dyn Files>,
     folder: &Path,
-    base: Base,
+    (id, base): (LogId, Base),
     segment_bytes: u64,
 ) -> Result<String, String> {
-    let writer = LogWriter::create(files, folder, Some(base), segment_bytes).map_err(|error| error.to_string())?;
+    let writer =
+        LogWriter::create_as(id, files, folder, Some(base), segment_bytes).map_err(|error| error.to_string())?;
     let id = writer.manifest().id.to_string();
     *slot = Some(writer);
     Ok(id)

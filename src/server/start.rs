@@ -90,9 +90,10 @@ pub(super) fn load_all(durability: &Arc<Durability>) -> Result<(), String> {
     };
     let seconds = durability.started.elapsed().as_secs_f64();
     tracing::info!("{keys} keys loaded in {seconds:.3} s from {from}");
-    durability.state.lock().has_more = loaded.has_more;
-    if loaded.log_left {
-        leave_log(durability, &recovery);
+    {
+        let mut state = durability.state.lock();
+        (state.has_more, state.foreign_log) = (loaded.has_more, loaded.log_left);
+        state.origin = loaded.origin.clone();
     }
     if recovery.appendonly {
         begin_log(durability, &recovery, loaded)?;
@@ -122,13 +123,6 @@ fn remove_where(recovery: &Recovery, folder: &Path, wanted: impl Fn(&str) -> boo
             tracing::info!("'{}' removed: it was never finished", folder.join(&name).display());
         }
     }
-}
-
-/// A log was not loaded. When a new one is begun in its place it is kept under another name; until then snapshots say that they
-/// have more than it.
-fn leave_log(durability: &Durability, recovery: &Recovery) {
-    let mut state = durability.state.lock();
-    (state.had_log, state.foreign_log) = (!recovery.appendonly, true);
 }
 
 /// Begin to log: where the log that was loaded ends, or anew.

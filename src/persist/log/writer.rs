@@ -82,9 +82,23 @@ impl LogWriter {
         base: Option<Base>,
         segment_bytes: u64,
     ) -> io::Result<LogWriter> {
+        Self::create_as(LogId::random(), files, folder, base, segment_bytes)
+    }
+
+    /// The same under this id, which no other log has.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create).
+    pub fn create_as(
+        id: LogId,
+        files: Arc<dyn Files>,
+        folder: &Path,
+        base: Option<Base>,
+        segment_bytes: u64,
+    ) -> io::Result<LogWriter> {
         files.create_folder(folder)?;
         files.sync_folder(folder.parent().unwrap_or(Path::new("/")))?;
-        let manifest = Manifest { id: LogId::random(), base, segments: Vec::new(), closed: None };
+        let manifest = Manifest { id, base, segments: Vec::new(), closed: None };
         let position = manifest.cut();
         Self::begin(files, folder, manifest, position, segment_bytes)
     }

@@ -5,6 +5,7 @@
 //! none from before what was promised.
 
 mod faults;
+mod histories;
 mod slow;
 mod snapshots;
 mod world;

@@ -76,8 +76,8 @@ impl Host for Outside {
     fn approve_settings(&self, _: &Prepared) -> Result<(), SetError> {
         Ok(())
     }
-    fn settings_changed(&self, _: &[Id]) -> Option<Arc<Job>> {
-        None
+    fn settings_changed(&self, changed: &[Id]) -> Option<Arc<Job>> {
+        changed.contains(&Id::AppendOnly).then(|| self.0.switch_log())
     }
     fn make_room(&self, _: u64, _: Duration) -> Room {
         Room::Made
@@ -257,8 +257,10 @@ pub struct World {
     attempts: Vec<usize>,
     /// The log on disk may be loaded by the next start: it belongs to this history.
     log_counts: bool,
-    /// A log is on disk that does not say that it has ended.
+    /// A log is on disk that does not say that it has ended, and of which snapshots need not have all.
     log_is_open: bool,
+    /// The machine that ran last had a log.
+    logged: bool,
     clock: u64,
     pub context: String,
     pub steps: usize,
@@ -278,6 +280,7 @@ impl World {
             attempts: vec![0],
             log_counts: true,
             log_is_open: false,
+            logged: false,
             clock: 1 << 40,
             context,
             steps: 0,
@@ -330,7 +333,8 @@ impl World {
         self.log_counts = appendonly;
         // A log that was not loaded belongs to another history.
         self.confirmed = if appendonly { index } else { 0 };
-        self.log_is_open &= !appendonly;
+        self.log_is_open = !appendonly && (self.log_is_open || self.logged);
+        self.logged = appendonly;
         machine.keyspace.clock().set(self.clock);
         self.machine = Some(machine);
         self.sweep();
@@ -473,6 +477,7 @@ impl World {
         let machine = self.machine.as_ref().expect("it runs");
         assert_eq!(machine.settings.appendonly(), on && outcome.is_ok(), "{context}");
         assert_eq!(machine.durability.live.is_on(), on && outcome.is_ok(), "{context}");
+        self.logged = machine.durability.live.is_on();
         match (on, outcome.is_ok()) {
             (true, true) => {
                 (self.confirmed, self.log_counts, self.log_is_open) = (self.last(), true, false);

@@ -22,7 +22,7 @@ use super::meter::{amount, count, watch};
 use crate::keyspace::Keyspace;
 use crate::persist::files::{Files as _, RealFiles};
 use crate::persist::log::manifest;
-use crate::persist::recovery::MOMENT_FIELD;
+use crate::persist::origin::MOMENT_FIELD;
 use crate::persist::snapshot::read::{self, Report};
 use crate::persist::snapshot::save;
 
