@@ -25,7 +25,7 @@
 //! | --- | --- |
 //! | the disk is slow | under `everysec`, once the oldest change is unsynced for [`Pace::most_at_risk`], and whenever more than the buffer's limit waits, those who want to change something wait too; nobody else does |
 //! | a write fails (disk full) | changes are refused; it is tried again ten times a second, and nothing is lost |
-//! | a sync fails | changes are refused, until a new base is on disk: what the system had in its memory may be lost, and it would not say so again |
+//! | a sync fails, or somebody has moved the files away | changes are refused, until a new base is on disk: what the system had in its memory may be lost, and it would not say so again |
 //!
 //! Whoever waits for a position when that happens is told so: his change may or may not be kept.
 
@@ -188,6 +188,8 @@ struct Control {
     /// A connection is about to sync for all who wait.
     led: bool,
     orders: Vec<Order>,
+    /// Somebody wants to know whether the files are still where they were.
+    look: bool,
     end: bool,
 }
 
@@ -329,6 +331,12 @@ impl LiveLog {
         self.records.store(false, Ordering::Release);
     }
 
+    /// Record again: the log does not end after all. What was changed meanwhile is in no record, so the log must
+    /// have [failed](Self::fail) before, and gets a new base.
+    pub fn resume_recording(&self) {
+        self.records.store(true, Ordering::Release);
+    }
+
     /// The second half, by the thread that writes: what waits is told that all is well, since nobody asks for a log now.
     pub fn switch_off(&self) {
         self.records.store(false, Ordering::Release);
@@ -372,6 +380,21 @@ impl LiveLog {
         drop(control);
         self.wake.notify_one();
         receiver.recv().ok()
+    }
+
+    /// Have the thread look whether the names of the log still lead to its files; if not, it fails.
+    pub fn look_at_files(&self) {
+        self.control.lock().look = true;
+        self.wake.notify_one();
+    }
+
+    /// The log fails, and needs a new base; called on the thread that writes, which has given up its files.
+    pub fn fail(&self, reason: String) {
+        let mut health = self.health.lock();
+        (health.error, health.needs_base) = (Some(reason), true);
+        drop(health);
+        self.shut_gate();
+        self.wake_waiting();
     }
 
     /// Write what is there, sync it, and end the thread.

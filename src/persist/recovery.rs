@@ -86,6 +86,8 @@ pub struct Loaded {
     pub origin: Origin,
     /// The snapshot holds what was not loaded: keys of other types, or damaged ones.
     pub has_more: bool,
+    /// The log needs another base: the one that it is on is damaged.
+    pub wants_base: bool,
 }
 
 /// A log that was not loaded.
@@ -349,7 +351,15 @@ impl Recovery {
     ) -> Result<Loaded, RecoveryError> {
         let Some(head) = snapshot else {
             let (source, origin) = (Source::Nothing, Origin::default());
-            return Ok(Loaded { source, warnings, expired: 0, log_left: None, origin, has_more: false });
+            return Ok(Loaded {
+                source,
+                warnings,
+                expired: 0,
+                log_left: None,
+                origin,
+                has_more: false,
+                wants_base: false,
+            });
         };
         let now = Some(keyspace.clock().now());
         let report = self.read(&self.snapshot, keyspace, now, &progress.snapshot)?;
@@ -364,7 +374,15 @@ impl Recovery {
         let has_more = !report.skipped.is_empty() || report.dropped.count > 0;
         // What was dropped is not included any more.
         let origin = if report.dropped.count == 0 { head.origin.clone() } else { Origin::default() };
-        Ok(Loaded { source: Source::Snapshot, warnings, expired: report.expired, log_left: None, origin, has_more })
+        Ok(Loaded {
+            source: Source::Snapshot,
+            warnings,
+            expired: report.expired,
+            log_left: None,
+            origin,
+            has_more,
+            wants_base: false,
+        })
     }
 
     fn read(
@@ -389,10 +407,10 @@ impl Recovery {
         reader: &mut LogReader,
         keyspace: &Keyspace,
         progress: &LoadProgress,
+        failed: &Failed,
     ) -> Result<Option<Box<Damage>>, RecoveryError> {
-        let failed = Failed::default();
         std::thread::scope(|scope| {
-            let mut redo = Redo::new(scope, self.threads, keyspace, &failed);
+            let mut redo = Redo::new(scope, self.threads, keyspace, failed);
             loop {
                 let (done, _) = reader.progress();
                 progress.log_bytes_done.store(done, Ordering::Relaxed);
@@ -413,6 +431,21 @@ impl Recovery {
                 progress.records.fetch_add(count, Ordering::Relaxed);
             }
         })
+    }
+
+    /// A damaged base goes when another one takes its place, but not what may be in it.
+    fn keep_damaged(&self, path: &Path, warnings: &mut Vec<String>) -> Result<(), RecoveryError> {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let kept = path.with_file_name(format!("{name}{}", repair::SUFFIX));
+        match self.files.link(path, &kept) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                let fail = in_file(path);
+                return Err(fail(&format!("it is damaged, and cannot be kept as '{}': {error}", kept.display())));
+            }
+            _ => {}
+        }
+        warnings.push(format!("the damaged base is kept as '{}', and a new one is written", kept.display()));
+        Ok(())
     }
 
     /// Cut a log at its damage, so that it can be continued; what is cut off is kept beside it.
@@ -450,12 +483,26 @@ impl Recovery {
     ) -> Result<Loaded, RecoveryError> {
         let fail = in_file(&self.log);
         progress.log_bytes.store(reader.progress().1, Ordering::Relaxed);
+        let mut wants_base = false;
         if let Some(base) = &reader.manifest().base {
             let path = self.log.join(&base.file);
             let report = self.read(&path, keyspace, None, &progress.snapshot)?;
             self.tell(&path, &report, &mut warnings);
+            if report.dropped.count > 0 {
+                self.keep_damaged(&path, &mut warnings)?;
+                wants_base = true;
+            }
         }
-        if let Some(damage) = self.redo(&mut reader, keyspace, progress)? {
+        let failed = if wants_base { Failed::lenient() } else { Failed::default() };
+        let damage = self.redo(&mut reader, keyspace, progress, &failed)?;
+        if failed.unfitting() > 0 {
+            warnings.push(format!(
+                "'{}': {} of keys that the damaged base lacks were stepped over",
+                self.log.display(),
+                count(failed.unfitting(), "change")
+            ));
+        }
+        if let Some(damage) = damage {
             reader = self.repair(&damage, &mut warnings)?;
         }
         let end = reader.finish().map_err(|error| fail(&error))?;
@@ -467,6 +514,6 @@ impl Recovery {
             warnings.push(format!("'{}': {torn}", self.log.display()));
         }
         let (source, origin) = (Source::Log(Box::new(end)), Origin::default());
-        Ok(Loaded { source, warnings, expired: 0, log_left: None, origin, has_more: false })
+        Ok(Loaded { source, warnings, expired: 0, log_left: None, origin, has_more: false, wants_base })
     }
 }

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use super::beside::Beside;
 use super::priority::stand_back;
 use super::waiting::block_on;
 use crate::commands::context::{Begun, ChangeGate, Job, JobDone, JobOutcome, ShutDown, Task};
@@ -21,6 +22,7 @@ use crate::keyspace::Keyspace;
 use crate::keyspace::snapshot::Snapshot;
 use crate::persist::files::{Files, FolderLock};
 use crate::persist::live::{Gate, LiveLog, SyncPolicy};
+use crate::persist::log::reader::read_manifest;
 use crate::persist::log::{Base, LogId, LogWriter, SEGMENT_BYTES, next_base_name, remove_unnamed_bases};
 use crate::persist::origin::{MOMENT_FIELD, Origin};
 use crate::persist::recovery::{LoadProgress, LogLeft};
@@ -35,11 +37,14 @@ pub(super) struct Scale {
     pub(super) retry: Duration,
     /// A base that the log needs to go on at all is tried again sooner.
     pub(super) needed_retry: Duration,
+    /// How often it is looked whether the log's files are still where they were.
+    pub(super) look: Duration,
 }
 
 impl Default for Scale {
     fn default() -> Self {
-        Self { segment_bytes: SEGMENT_BYTES, retry: Duration::from_secs(5), needed_retry: Duration::from_secs(1) }
+        let (retry, second) = (Duration::from_secs(5), Duration::from_secs(1));
+        Self { segment_bytes: SEGMENT_BYTES, retry, needed_retry: second, look: second }
     }
 }
 
@@ -129,6 +134,12 @@ pub(super) struct State {
     changes_loaded: u64,
     /// The snapshot holds what was not loaded: keys of other types, or damaged ones.
     pub(super) has_more: bool,
+    /// A log that was not loaded, and is not where it was.
+    to_put_back: Option<Beside>,
+    /// The log needs a new base, since what it is on is damaged.
+    pub(super) wants_base: bool,
+    /// When it was looked last where the log's files are.
+    looked: Instant,
     /// The cut of the log's base, and how long its file is.
     cut: u64,
     pub(super) base_bytes: u64,
@@ -189,6 +200,9 @@ impl Durability {
             foreign_log: None,
             changes_loaded: 0,
             has_more: false,
+            to_put_back: None,
+            wants_base: false,
+            looked: Instant::now(),
             cut: 0,
             base_bytes: 0,
             rewritten_bytes: 0,
@@ -241,40 +255,15 @@ impl Durability {
     /// Another process has it, or it cannot be made.
     pub(super) fn lock_folder(&self) -> Result<(), String> {
         let folder = self.log_folder();
-        let refused =
-            |reason: &dyn std::fmt::Display| format!("cannot write the log in '{}': {reason}", folder.display());
-        self.files.create_folder(&folder).map_err(|error| refused(&error))?;
+        let refused = |reason: &str| format!("cannot write the log in '{}': {reason}", folder.display());
+        self.files.create_folder(&folder).map_err(|error| refused(&told(&error)))?;
         let mut lock = self.folder_lock.lock();
         if lock.is_none() {
             *lock = Some(self.files.lock_folder(&folder).map_err(|error| match error.kind() {
-                std::io::ErrorKind::WouldBlock => refused(&"another process uses it"),
-                _ => refused(&error),
+                std::io::ErrorKind::WouldBlock => refused("another process uses it"),
+                _ => refused(&told(&error)),
             })?);
         }
-        Ok(())
-    }
-
-    /// Keep a log that was not loaded under another name: another one is about to be begun.
-    ///
-    /// # Errors
-    /// It cannot be kept.
-    fn set_log_aside(&self) -> Result<(), String> {
-        let mut state = self.state.lock();
-        if state.foreign_log.is_none() {
-            return Ok(());
-        }
-        let folder = self.log_folder();
-        let name = folder.file_name().unwrap_or_default().to_string_lossy();
-        let kept = folder.with_file_name(format!("{name}.replaced-{}", unix_ms()));
-        let parent = folder.parent().unwrap_or(Path::new(""));
-        let renamed = self.files.rename(&folder, &kept).and_then(|()| self.files.sync_folder(parent));
-        renamed.map_err(|error| {
-            format!("the log in '{}' was not loaded, and cannot be kept: {error}", folder.display())
-        })?;
-        tracing::warn!("the log that was not loaded is kept in '{}'", kept.display());
-        state.foreign_log = None;
-        drop(state);
-        self.unlock_folder();
         Ok(())
     }
 
@@ -451,9 +440,13 @@ impl Durability {
         }
         self.look_at_failures(&state);
         let switches = state.log_scheduled.as_ref().is_some_and(|scheduled| scheduled.switch);
-        if kind == Kind::FirstBase && outcome.is_err() && !switches {
-            // There is no log, so the setting must not say that there is one.
-            let _ = self.settings.set(&[(b"appendonly", b"no")]);
+        if outcome.is_err() && !switches {
+            // The setting says what there is: no log that could not be begun, and one that could not be ended.
+            let _ = match kind {
+                Kind::FirstBase => self.settings.set(&[(b"appendonly", b"no")]),
+                Kind::LastSync => self.settings.set(&[(b"appendonly", b"yes")]),
+                _ => Ok(Vec::new()),
+            };
         }
         self.start_next(&mut state);
         drop(state);
@@ -564,34 +557,118 @@ impl Durability {
     }
 
     fn make_base(self: &Arc<Self>, kind: Kind, progress: &save::Progress) -> Result<(), String> {
-        let made = self.try_base(kind, progress);
-        if made.is_err() && kind == Kind::FirstBase {
+        if kind == Kind::Base {
+            return self.try_base(kind, None, progress);
+        }
+        if !self.put_back() {
+            return Err("the log that was not loaded has to be put back first".to_owned());
+        }
+        let beside = match self.state.lock().foreign_log {
+            Some(_) => Some(Beside::new(&self.log_folder())),
+            None => None,
+        };
+        let made = self.try_base(kind, beside.as_ref(), progress);
+        if made.is_err() {
             // Whatever keeps it from being closed, its snapshots know that it has ended.
-            let _ = self.end_log();
+            self.give_up_log();
+        }
+        match (&beside, &made) {
+            (Some(beside), Ok(())) => {
+                tracing::warn!("the log that was not loaded is kept in '{}'", beside.kept.display());
+                self.state.lock().foreign_log = None;
+            }
+            (Some(beside), Err(_)) if !beside.undo(&*self.files) => {
+                tracing::error!(
+                    "the log that was not loaded is in '{}' now; it is put back as soon as that can be done",
+                    beside.kept.display()
+                );
+                self.state.lock().to_put_back = Some(beside.clone());
+            }
+            _ => {}
         }
         made
     }
 
-    /// Switch the log off: recording ends at one moment, and then what was recorded is written.
-    fn end_log(&self) -> Result<(), String> {
+    /// A log whose place another one could not take is put back; whether it is there.
+    fn put_back(&self) -> bool {
+        let Some(beside) = self.state.lock().to_put_back.take() else { return true };
+        let done = beside.undo(&*self.files);
+        if !done {
+            self.state.lock().to_put_back = Some(beside);
+        }
+        done
+    }
+
+    /// Do this while nobody changes anything: no group of changes is recorded by half.
+    fn between_changes(&self, switch: impl Fn(&LiveLog)) {
         loop {
             match self.keyspace.lock_all(|_| true) {
-                Ok(_held) => break self.live.stop_recording(),
+                Ok(_held) => break switch(&self.live),
                 Err(wait) => block_on(wait),
             }
         }
+    }
+
+    /// A log that could not be begun ends, whatever becomes of its files.
+    fn give_up_log(&self) {
+        self.between_changes(LiveLog::stop_recording);
         let live = self.live.clone();
-        let closed = self.live.with_writer(move |slot| {
-            let closed = slot.take().map(|writer| writer.switch_off(unix_ms()));
+        self.live.with_writer(move |slot| {
+            if let Some(mut writer) = slot.take() {
+                // Its snapshots tell the same.
+                let _ = writer.switch_off(unix_ms());
+            }
             live.switch_off();
-            closed
         });
         self.log_has_ended(self.live.position());
         self.unlock_folder();
-        match closed.flatten() {
-            Some(Err(error)) => Err(format!("'{}': {error}", self.log_folder().display())),
-            _ => Ok(()),
+    }
+
+    /// Switch the log off: recording ends at one moment, and then what was recorded is written. If it cannot be, the log goes
+    /// on.
+    fn end_log(&self) -> Result<(), String> {
+        let failed = |error: String| format!("'{}': {error}; the log goes on", self.log_folder().display());
+        // What can fail is tried while all is recorded.
+        let live = self.live.clone();
+        let ready = self.live.with_writer(move |slot| {
+            let Some(writer) = slot else { return Ok(()) };
+            let ready = writer.prepare_switch_off(unix_ms()).map_err(|error| error.to_string());
+            if let Err(reason) = &ready
+                && writer.has_failed()
+            {
+                live.fail(reason.clone());
+            }
+            ready
+        });
+        if let Some(Err(reason)) = ready {
+            return Err(failed(reason));
         }
+        self.between_changes(LiveLog::stop_recording);
+        let live = self.live.clone();
+        let closed = self.live.with_writer(move |slot| {
+            if let Some(writer) = slot {
+                let closed = match live.buffered() {
+                    0 => writer.switch_off(unix_ms()).map_err(|error| error.to_string()),
+                    _ => Err("the last changes cannot be written".to_owned()),
+                };
+                if let Err(reason) = closed {
+                    // What happens meanwhile is in no record, and what the files say now is not known: only a new base helps.
+                    writer.give_up();
+                    live.fail(reason.clone());
+                    return Err(reason);
+                }
+            }
+            *slot = None;
+            live.switch_off();
+            Ok(())
+        });
+        if let Some(Err(reason)) = closed {
+            self.between_changes(LiveLog::resume_recording);
+            return Err(failed(reason));
+        }
+        self.log_has_ended(self.live.position());
+        self.unlock_folder();
+        Ok(())
     }
 
     /// From now on nothing is logged: the keys have all of the log, and may soon have more.
@@ -603,16 +680,28 @@ impl Durability {
         }
     }
 
-    fn try_base(self: &Arc<Self>, kind: Kind, progress: &save::Progress) -> Result<(), String> {
-        let folder = self.log_folder();
-        let refused = |error: std::io::Error| format!("'{}': {error}", folder.display());
-        if kind == Kind::FirstBase {
-            self.set_log_aside()?;
-        } else if self.live.health().needs_base {
+    fn try_base(
+        self: &Arc<Self>,
+        kind: Kind,
+        beside: Option<&Beside>,
+        progress: &save::Progress,
+    ) -> Result<(), String> {
+        let place = self.log_folder();
+        let refused = |error: std::io::Error| format!("'{}': {}", place.display(), told(&error));
+        let needed = kind == Kind::Base && self.live.health().needs_base;
+        if needed {
             // The folder may be another one than that which was locked.
             self.unlock_folder();
         }
         self.lock_folder()?;
+        if needed {
+            self.refuse_other_log(&place)?;
+            self.files.sync_folder(place.parent().unwrap_or(Path::new("/"))).map_err(refused)?;
+        }
+        let (folder, lock) = match beside {
+            Some(beside) => (beside.folder.clone(), Some(beside.prepare(&*self.files).map_err(refused)?)),
+            None => (place.clone(), None),
+        };
         // If the disk is full, it must not get fuller with every attempt.
         self.live.with_writer({
             let (files, folder) = (self.files.clone(), folder.clone());
@@ -636,18 +725,22 @@ impl Durability {
         let bytes =
             save(&*self.files, &path, snapshot, &self.options(vec![(MOMENT_FIELD, moment.to_string())]), progress)
                 .map_err(refused)?;
-        let (files, base, log_folder) = (self.files.clone(), Base { file: name, cut }, folder.clone());
+        let (files, base, beside) = (self.files.clone(), Base { file: name, cut }, beside.cloned());
         let segment_bytes = self.scale.segment_bytes;
         let put = self.live.with_writer(move |slot| match kind {
-            Kind::FirstBase => begin_on(slot, files, &log_folder, (new_id, base), segment_bytes),
+            Kind::FirstBase => begin_on(slot, files, (&folder, beside), (new_id, base), segment_bytes),
             _ => put_base(slot, base, needed),
         });
         let id = match put {
             Some(Ok(id)) => id,
-            Some(Err(reason)) => return Err(format!("'{}': {reason}", folder.display())),
+            Some(Err(reason)) => return Err(format!("'{}': {reason}", place.display())),
             None => return Err("the log's thread is gone".to_owned()),
         };
+        if lock.is_some() {
+            *self.folder_lock.lock() = lock;
+        }
         let mut state = self.state.lock();
+        state.wants_base = false;
         (state.log_id, state.cut, state.base_bytes) = (Some(id), cut, bytes);
         state.rewritten_bytes = self.log_bytes(&state);
         drop(state);
@@ -656,6 +749,18 @@ impl Durability {
             block_on(self.live.confirm_all()).map_err(|unconfirmed| unconfirmed.0)?;
         }
         Ok(())
+    }
+
+    /// Somebody may have put another log in the place of the one that is lost: it is not written over.
+    fn refuse_other_log(&self, folder: &Path) -> Result<(), String> {
+        let found = read_manifest(&*self.files, folder).ok().flatten().map(|manifest| manifest.id.to_string());
+        match found {
+            Some(id) if self.state.lock().log_id.as_ref() != Some(&id) => Err(format!(
+                "'{}' holds another log than this server's: move it away, or end this server",
+                folder.display()
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// Switch the log on or off, as the setting says now, or when the job under way is over. The job is done when that is so on
@@ -709,6 +814,16 @@ impl Durability {
             return;
         }
         let mut state = self.state.lock();
+        if state.looked.elapsed() >= self.scale.look {
+            state.looked = Instant::now();
+            if self.live.is_on() {
+                self.live.look_at_files();
+            } else if state.to_put_back.is_some() && state.running.is_none() {
+                drop(state);
+                self.put_back();
+                state = self.state.lock();
+            }
+        }
         if let Some(kind) = self.due(&state) {
             self.start(&mut state, kind, Arc::default());
         }
@@ -724,6 +839,9 @@ impl Durability {
         let waits = |history: &History, retry| history.tried.is_some_and(|tried| tried.elapsed() < retry);
         if health.needs_base {
             return (!waits(&state.bases, self.scale.needed_retry)).then_some(Kind::Base);
+        }
+        if state.wants_base && self.live.is_on() && !waits(&state.bases, self.scale.retry) {
+            return Some(Kind::Base);
         }
         let (unsaved, age) = (changes.saturating_sub(state.changes_saved), state.last_save_at.elapsed());
         let point = state
@@ -859,15 +977,28 @@ fn put_base(slot: &mut Option<LogWriter>, base: Base, needed: bool) -> Result<St
 fn begin_on(
     slot: &mut Option<LogWriter>,
     files: Arc<dyn Files>,
-    folder: &Path,
+    (folder, beside): (&Path, Option<Beside>),
     (id, base): (LogId, Base),
     segment_bytes: u64,
 ) -> Result<String, String> {
-    let writer =
-        LogWriter::create_as(id, files, folder, Some(base), segment_bytes).map_err(|error| error.to_string())?;
-    let id = writer.manifest().id.to_string();
+    let mut writer =
+        LogWriter::create_as(id, files.clone(), folder, Some(base), segment_bytes).map_err(|error| told(&error))?;
+    if let Some(beside) = beside {
+        beside.put_in_place(&*files).map_err(|error| told(&error))?;
+        writer.relocate(&beside.place);
+    }
     *slot = Some(writer);
-    Ok(id)
+    Ok(id.to_string())
+}
+
+/// A reason, and what can be done about it.
+pub(super) fn told(error: &std::io::Error) -> String {
+    match error.kind() {
+        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
+            format!("{error}; free some space, or choose another folder ('dir')")
+        }
+        _ => error.to_string(),
+    }
 }
 
 /// How a job ended.

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::durability::{BACKUP_NAME, Durability, await_job};
+use super::beside::Beside;
+use super::durability::{BACKUP_NAME, Durability, await_job, told};
 use super::shared::Shared;
 use super::waiting::block_on;
 use crate::persist::log::LogWriter;
@@ -76,6 +77,7 @@ pub(super) fn load_all(durability: &Arc<Durability>) -> Result<(), String> {
         threads: settings.threads(),
     };
     if recovery.appendonly {
+        Beside::new(&recovery.log).finish(&*recovery.files);
         durability.lock_folder()?;
     }
     let loaded = recovery.run(keyspace, &durability.load).map_err(|error| error.to_string())?;
@@ -93,7 +95,7 @@ pub(super) fn load_all(durability: &Arc<Durability>) -> Result<(), String> {
     {
         let mut state = durability.state.lock();
         (state.has_more, state.foreign_log) = (loaded.has_more, loaded.log_left);
-        state.origin = loaded.origin.clone();
+        (state.origin, state.wants_base) = (loaded.origin.clone(), loaded.wants_base);
     }
     if recovery.appendonly {
         begin_log(durability, &recovery, loaded)?;
@@ -127,7 +129,8 @@ fn remove_where(recovery: &Recovery, folder: &Path, wanted: impl Fn(&str) -> boo
 
 /// Begin to log: where the log that was loaded ends, or anew.
 fn begin_log(durability: &Arc<Durability>, recovery: &Recovery, loaded: Loaded) -> Result<(), String> {
-    let fail = |error: std::io::Error| format!("cannot write the log in '{}': {error}", recovery.log.display());
+    let fail =
+        |error: std::io::Error| format!("cannot write the log in '{}': {}", recovery.log.display(), told(&error));
     let files = recovery.files.clone();
     match loaded.source {
         Source::Log(end) => {

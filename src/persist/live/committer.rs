@@ -39,6 +39,7 @@ struct Due {
     sync: bool,
     /// How many wait for the sync.
     served: usize,
+    look: bool,
     end: bool,
 }
 
@@ -52,9 +53,16 @@ impl LiveLog {
             due.orders.into_iter().for_each(|order| {
                 // What was committed before an order is written before it.
                 committer.write();
+                if committer.log.buffered() > 0 {
+                    // What could not be written before was in front of it.
+                    committer.write();
+                }
                 order(&mut committer.files.writer);
                 committer.take_over();
             });
+            if due.look {
+                committer.look_at_files();
+            }
             if due.write || due.sync || end {
                 committer.write();
             }
@@ -80,7 +88,7 @@ impl LiveLog {
             let mut control = self.control.lock();
             self.dozes.store(false, Ordering::Relaxed);
             let (due, next) = Committer { log: self, files: &mut files }.look(&mut control);
-            if due.write || due.sync || due.end || !due.orders.is_empty() {
+            if due.write || due.sync || due.look || due.end || !due.orders.is_empty() {
                 drop(control);
                 return (due, files);
             }
@@ -140,6 +148,7 @@ impl Committer<'_> {
             served: 0,
             write: is_due(write_at) || (usable && !self.files.held.is_empty()),
             sync: is_due(sync_at),
+            look: std::mem::take(&mut control.look),
             end: control.end,
             orders: std::mem::take(&mut control.orders),
         };
@@ -251,6 +260,14 @@ impl Committer<'_> {
                 self.log.wake_waiting();
             }
             Err(error) => self.failed(&error),
+        }
+    }
+
+    fn look_at_files(&mut self) {
+        let Some(writer) = self.files.writer.as_mut().filter(|writer| !writer.has_failed()) else { return };
+        if let Err(error) = writer.is_in_place() {
+            writer.give_up();
+            self.failed(&error);
         }
     }
 

@@ -33,6 +33,9 @@ pub enum WriteError {
     /// A sync failed: what was appended since the last one may or may not be kept, and the writer is unusable now.
     #[error("sync of the log failed: {0}")]
     Failed(io::Error),
+    /// The names of the log do not lead to its files any more: what was appended will not be found.
+    #[error(transparent)]
+    Lost(io::Error),
     /// A sync failed earlier.
     #[error("an earlier sync of the log failed")]
     Unusable,
@@ -177,6 +180,43 @@ impl LogWriter {
         self.failed
     }
 
+    /// Do not write to these files any more, as after a failed sync.
+    pub fn give_up(&mut self) {
+        self.failed = true;
+    }
+
+    /// The folder has another name now.
+    pub fn relocate(&mut self, folder: &Path) {
+        self.folder = folder.to_owned();
+    }
+
+    /// Whether the names of the log still lead to its files: somebody may have removed or moved them, and what is written then
+    /// would not be found by a start.
+    ///
+    /// # Errors
+    /// What is gone.
+    pub fn is_in_place(&self) -> Result<(), WriteError> {
+        let base = self.manifest.base.iter().map(|base| &*base.file);
+        let segments = self.manifest.segments.iter().map(|segment| &*segment.file);
+        for name in [manifest::FILE_NAME].into_iter().chain(base).chain(segments) {
+            let path = self.folder.join(name);
+            let found = match self.files.identity(&path) {
+                Ok(found) => found,
+                Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                    return Err(lost(&path));
+                }
+                // Whether it is there cannot be told now.
+                Err(_) => continue,
+            };
+            let is_current = segment::number_of(name) == Some(self.current.number);
+            let own = if is_current { self.current.file.identity().ok().flatten() } else { None };
+            if own.is_some() && found.is_some() && own != found {
+                return Err(lost(&path));
+            }
+        }
+        Ok(())
+    }
+
     /// Append whole records as one batch; nothing if there are none. They are safe after the next [`sync`](Self::sync).
     ///
     /// # Errors
@@ -263,11 +303,21 @@ impl LogWriter {
         self.finish()
     }
 
-    /// [Close](Self::close) a log that is switched off: what happens from now on will not be in it.
+    /// Try all that [`switch_off`](Self::switch_off) needs, but for the last step. The log goes on.
     ///
     /// # Errors
     /// [`WriteError`].
-    pub fn switch_off(mut self, now_ms: u64) -> Result<(), WriteError> {
+    pub fn prepare_switch_off(&mut self, now_ms: u64) -> Result<(), WriteError> {
+        self.sync()?;
+        let manifest = Manifest { closed: Some(now_ms), ..self.manifest.clone() };
+        manifest.prepare(&*self.files, &self.folder).map_err(WriteError::Again)
+    }
+
+    /// [Close](Self::close) a log that is switched off: what happens from now on will not be in it.
+    ///
+    /// # Errors
+    /// [`WriteError`]. It may or may not be closed on disk then, and must be [given up](Self::give_up) to go on.
+    pub fn switch_off(&mut self, now_ms: u64) -> Result<(), WriteError> {
         self.finish()?;
         let mut manifest = Manifest { closed: Some(now_ms), ..self.manifest.clone() };
         manifest.segments.extend(self.pending.as_ref().map(OpenSegment::entry));
@@ -365,6 +415,11 @@ impl LogWriter {
             }
         }
     }
+}
+
+fn lost(path: &Path) -> WriteError {
+    let reason = format!("'{}' was removed or moved away", path.display());
+    WriteError::Lost(io::Error::new(io::ErrorKind::NotFound, reason))
 }
 
 /// The manifest with one more segment, and without those that turned out empty.

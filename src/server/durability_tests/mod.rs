@@ -6,8 +6,10 @@
 
 mod faults;
 mod histories;
+mod places;
 mod slow;
 mod snapshots;
+mod switching;
 mod world;
 
 use world::World;
