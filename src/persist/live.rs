@@ -193,7 +193,8 @@ struct Control {
     end: bool,
 }
 
-type Order = Box<dyn FnOnce(&mut Option<LogWriter>) + Send>;
+/// Work on the files, and what tells who waits that it is done.
+type Order = Box<dyn FnOnce(&mut Option<LogWriter>) -> Box<dyn FnOnce()> + Send>;
 
 /// How the log is.
 #[derive(Clone, Debug, Default)]
@@ -371,7 +372,11 @@ impl LiveLog {
         work: impl FnOnce(&mut Option<LogWriter>) -> R + Send + 'static,
     ) -> Option<R> {
         let (sender, receiver) = std::sync::mpsc::sync_channel(1);
-        let order: Order = Box::new(move |writer| drop(sender.send(work(writer))));
+        // Told only when the log goes by what was done: else the first changes after a start were not waited for.
+        let order: Order = Box::new(move |writer| {
+            let done = work(writer);
+            Box::new(move || drop(sender.send(done)))
+        });
         let mut control = self.control.lock();
         if control.end {
             return None;

@@ -126,6 +126,24 @@ pub struct RecoveryError(pub String);
 /// What can be done about damage.
 const ADVICE: &str = "; 'seendb check' tells more, 'load-damaged yes' loads what is sound";
 
+/// What can be done about a log that cannot be read.
+fn advice(error: &LogError, log: &Path) -> String {
+    let folder = origin::shell_word(log);
+    match error {
+        LogError::Damaged(_) => format!(
+            "; 'seendb check {folder}' tells more, 'load-damaged yes' or 'seendb check --fix {folder}' takes what comes before \
+             and keeps the rest beside it"
+        ),
+        LogError::Manifest(_) => format!(
+            "; 'seendb check --fix {folder}' makes the manifest again if the other files are whole; else move the folder away \
+             and restore a backup"
+        ),
+        LogError::Io { .. } | LogError::Segment { .. } => {
+            format!("; put right what keeps it from being read, or move {folder} away and restore a backup")
+        }
+    }
+}
+
 fn count(number: u64, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
@@ -147,7 +165,6 @@ impl Recovery {
     }
 
     fn load(&self, keyspace: &Keyspace, progress: &LoadProgress) -> Result<Loaded, RecoveryError> {
-        let fail = in_file(&self.log);
         let snapshot = self.look_at_snapshot()?;
         let mut warnings = Vec::new();
         let reader = match self.open_log() {
@@ -156,7 +173,7 @@ impl Recovery {
                 let loaded = self.load_snapshot(snapshot.as_ref(), keyspace, progress, warnings)?;
                 return Ok(Loaded { log_left: Some(LogLeft::Open), ..loaded });
             }
-            reader => reader.map_err(|error| fail(&error))?,
+            reader => reader.map_err(|error| self.unreadable(&error))?,
         };
         let Some(reader) = reader else {
             if self.appendonly {
@@ -193,7 +210,7 @@ impl Recovery {
             let end = match self.log_end() {
                 // Up to there it would be loaded.
                 Err(LogError::Damaged(damage)) if self.load_damaged => Some(damage.position),
-                end => end.map_err(|error| in_file(&self.log)(&error))?,
+                end => end.map_err(|error| self.unreadable(&error))?,
             };
             if end.is_some_and(|end| end < position || (end == position && snapshot.origin.beyond)) {
                 warnings.push(format!(
@@ -311,13 +328,18 @@ impl Recovery {
             let has_records = || segment::has_records(&*self.files.open(&self.log.join(&name))?);
             if is_segment && has_records().map_err(|error| in_file(&self.log.join(&name))(&error))? {
                 return Err(in_file(&self.log)(&format!(
-                    "'{}' has changes, but there is no manifest that says what they belong to; put it back, or move the \
-                     folder away to begin a new log",
-                    name.display()
+                    "'{}' has changes, but there is no manifest that says what they belong to; put it back, or have \
+                     'seendb check --fix {}' make it again, or move the folder away to begin a new log",
+                    name.display(),
+                    origin::shell_word(&self.log)
                 )));
             }
         }
         Ok(())
+    }
+
+    fn unreadable(&self, error: &LogError) -> RecoveryError {
+        in_file(&self.log)(&format!("{error}{}", advice(error, &self.log)))
     }
 
     fn open_log(&self) -> Result<Option<LogReader>, LogError> {
@@ -417,8 +439,7 @@ impl Recovery {
                 let (batch, damage) = match reader.next_batch() {
                     Ok(batch) => (batch, None),
                     Err(LogError::Damaged(damage)) if self.load_damaged => (None, Some(damage)),
-                    Err(LogError::Damaged(damage)) => return Err(in_file(&self.log)(&format!("{damage}{ADVICE}"))),
-                    Err(error) => return Err(in_file(&self.log)(&error)),
+                    Err(error) => return Err(self.unreadable(&error)),
                 };
                 let Some(batch) = batch else {
                     return redo.finish().map(|()| damage).map_err(|error| in_file(&self.log)(&error));
@@ -486,6 +507,13 @@ impl Recovery {
         let mut wants_base = false;
         if let Some(base) = &reader.manifest().base {
             let path = self.log.join(&base.file);
+            if self.files.open(&path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+                return Err(in_file(&path)(&format!(
+                    "the log's base is not there, without which it cannot be loaded; put it back, or move {} away and restore \
+                     a backup",
+                    origin::shell_word(&self.log)
+                )));
+            }
             let report = self.read(&path, keyspace, None, &progress.snapshot)?;
             self.tell(&path, &report, &mut warnings);
             if report.dropped.count > 0 {
@@ -505,13 +533,18 @@ impl Recovery {
         if let Some(damage) = damage {
             reader = self.repair(&damage, &mut warnings)?;
         }
-        let end = reader.finish().map_err(|error| fail(&error))?;
+        let end = reader.finish().map_err(|error| self.unreadable(&error))?;
         if let Some(torn) = &end.torn {
             if !self.load_truncated {
-                let text = format!("{torn}; 'aof-load-truncated yes' starts without the cut-off end");
+                let text = format!("{torn}; 'aof-load-truncated yes' starts without it, and keeps it beside the log");
                 return Err(fail(&text));
             }
-            warnings.push(format!("'{}': {torn}", self.log.display()));
+            let kept = match repair::keep_torn(&*self.files, &self.log, torn) {
+                Ok(Some(name)) => format!("kept as '{}'", self.log.join(name).display()),
+                Ok(None) => "there is nothing to keep".to_owned(),
+                Err(error) => format!("cannot be kept: {error}"),
+            };
+            warnings.push(format!("'{}': {torn}; cut off, and {kept}", self.log.display()));
         }
         let (source, origin) = (Source::Log(Box::new(end)), Origin::default());
         Ok(Loaded { source, warnings, expired: 0, log_left: None, origin, has_more: false, wants_base })

@@ -53,13 +53,16 @@ impl Beside {
     /// The new log is not to be: put the other one back, wherever the steps have come to, and remove what was made. Whether the
     /// other one is where it was; nothing of it is ever touched but its folder's name.
     pub(super) fn undo(&self, files: &dyn Files) -> bool {
-        if !is_gone(files, &self.kept) {
-            if is_gone(files, &self.folder) && !is_gone(files, &self.place) {
-                let _ = files.rename(&self.place, &self.folder);
-            }
-            let back = if is_gone(files, &self.place) { files.rename(&self.kept, &self.place) } else { Ok(()) };
-            let back = back.and_then(|()| files.sync_folder(self.parent()));
-            if back.is_err() || !is_gone(files, &self.kept) {
+        // What cannot be seen now is not guessed.
+        let (Ok(kept), Ok(place), Ok(new)) =
+            (is_there(files, &self.kept), is_there(files, &self.place), is_there(files, &self.folder))
+        else {
+            return false;
+        };
+        if kept {
+            let away = if place && !new { files.rename(&self.place, &self.folder) } else { Ok(()) };
+            let back = away.and_then(|()| files.rename(&self.kept, &self.place));
+            if back.and_then(|()| files.sync_folder(self.parent())).is_err() {
                 return false;
             }
         }
@@ -73,13 +76,20 @@ impl Beside {
     /// At a start: a process that ended between two steps has left no log in its place, but a whole one beside it.
     pub(super) fn finish(&self, files: &dyn Files) {
         let is_whole = || files.open(&self.folder.join(manifest::FILE_NAME)).is_ok();
-        if is_gone(files, &self.place) && is_whole() && files.rename(&self.folder, &self.place).is_ok() {
+        if is_there(files, &self.place).is_ok_and(|there| !there)
+            && is_whole()
+            && files.rename(&self.folder, &self.place).is_ok()
+        {
             tracing::warn!("the new log in '{}' takes its place", self.folder.display());
             let _ = files.sync_folder(self.parent());
         }
     }
 }
 
-fn is_gone(files: &dyn Files, folder: &Path) -> bool {
-    files.list(folder).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+fn is_there(files: &dyn Files, folder: &Path) -> io::Result<bool> {
+    match files.list(folder) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
 }

@@ -39,17 +39,22 @@ pub(super) struct Scale {
     pub(super) needed_retry: Duration,
     /// How often it is looked whether the log's files are still where they were.
     pub(super) look: Duration,
+    /// An end that fails is tried again for so long.
+    pub(super) end_patience: Duration,
 }
 
 impl Default for Scale {
     fn default() -> Self {
         let (retry, second) = (Duration::from_secs(5), Duration::from_secs(1));
-        Self { segment_bytes: SEGMENT_BYTES, retry, needed_retry: second, look: second }
+        Self { segment_bytes: SEGMENT_BYTES, retry, needed_retry: second, look: second, end_patience: retry }
     }
 }
 
 /// Who waits for a sync while the log fails looks again after this time.
 const SYNC_RETRY: Duration = Duration::from_millis(50);
+
+/// An end that fails is tried again after this time.
+const END_RETRY: Duration = Duration::from_millis(100);
 
 /// What a file for a client is called, behind `temp-` and the number of the process.
 pub(super) const BACKUP_NAME: &str = "backup.rdb";
@@ -718,13 +723,15 @@ impl Durability {
         let snapshot = self.cut(|| {
             moment = unix_ms();
             if kind == Kind::FirstBase {
-                self.live.switch_on(self.live.position());
+                // Only a log that was begun on nothing begins at 0: so it is known of one that has lost its manifest.
+                self.live.switch_on(self.live.position().max(1));
             }
             (cut, needed) = self.live.cut();
         });
-        let bytes =
-            save(&*self.files, &path, snapshot, &self.options(vec![(MOMENT_FIELD, moment.to_string())]), progress)
-                .map_err(refused)?;
+        // A manifest that is lost can be made again by what the files say of themselves.
+        let mut fields = vec![(MOMENT_FIELD, moment.to_string())];
+        fields.extend(self.origin(Some(cut), 0).fields());
+        let bytes = save(&*self.files, &path, snapshot, &self.options(fields), progress).map_err(refused)?;
         let (files, base, beside) = (self.files.clone(), Base { file: name, cut }, beside.cloned());
         let segment_bytes = self.scale.segment_bytes;
         let put = self.live.with_writer(move |slot| match kind {
@@ -810,10 +817,17 @@ impl Durability {
     /// What has to be done now and then.
     pub(super) fn tick(self: &Arc<Self>) {
         self.live.tick();
-        if self.loading.load(Ordering::Acquire) || self.ending.load(Ordering::Relaxed) {
+        let mut state = self.state.lock();
+        if self.loading.load(Ordering::Acquire) {
             return;
         }
-        let mut state = self.state.lock();
+        if self.ending.load(Ordering::Relaxed) {
+            // Only what the end itself needs.
+            if state.running.is_none() && self.live.health().needs_base {
+                self.start(&mut state, Kind::Base, Arc::default());
+            }
+            return;
+        }
         if state.looked.elapsed() >= self.scale.look {
             state.looked = Instant::now();
             if self.live.is_on() {
@@ -876,19 +890,30 @@ impl Durability {
             return Ok(());
         }
         let saves = self.saves_at_end(how);
-        let saved = match self.save_last(saves).await {
-            Ok(()) if self.live.is_on() => self
-                .live
-                .confirm_all()
-                .await
-                .map_err(|unconfirmed| format!("the log cannot be written: {}", unconfirmed.0)),
-            saved => saved,
+        let begun = Instant::now();
+        let saved = loop {
+            let saved = self.save_all(saves).await;
+            if saved.is_ok() || how.force || begun.elapsed() >= self.scale.end_patience {
+                break saved;
+            }
+            // An error of a moment does not keep the server from ending.
+            tokio::time::sleep(END_RETRY).await;
         };
         if saved.is_err() && !how.force {
             self.ending.store(false, Ordering::Release);
             return saved;
         }
         Ok(())
+    }
+
+    /// Save all that is to be, and have all synced that is logged.
+    async fn save_all(self: &Arc<Self>, saves: bool) -> Result<(), String> {
+        self.save_last(saves).await?;
+        if !self.live.is_on() {
+            return Ok(());
+        }
+        let confirmed = self.live.confirm_all().await;
+        confirmed.map_err(|unconfirmed| format!("the log cannot be written: {}", unconfirmed.0))
     }
 
     async fn save_last(self: &Arc<Self>, saves: bool) -> Result<(), String> {
@@ -901,7 +926,7 @@ impl Durability {
                 break;
             }
         }
-        if !saves {
+        if !saves && !self.live.health().needs_base {
             self.stop_running().await;
         }
         Ok(())

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use seendb::commands::context::{Host, Job, Room};
+use seendb::commands::context::{Host, Room};
 use seendb::config::{Id, Prepared, SetError};
 use seendb::resp::{Batch, Limits, Scanner};
 

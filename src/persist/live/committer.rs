@@ -57,8 +57,9 @@ impl LiveLog {
                     // What could not be written before was in front of it.
                     committer.write();
                 }
-                order(&mut committer.files.writer);
+                let tell = order(&mut committer.files.writer);
                 committer.take_over();
+                tell();
             });
             if due.look {
                 committer.look_at_files();

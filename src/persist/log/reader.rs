@@ -82,7 +82,7 @@ pub struct LogEnd {
     pub manifest: Manifest,
     /// The position of the next record: behind the last one, or that of the base's cut.
     pub position: u64,
-    /// The torn tail that was cut off.
+    /// The torn tail, which is to be cut off.
     pub torn: Option<Damage>,
     /// Where the last record of each segment ends.
     pub(super) segment_ends: Vec<u64>,
@@ -135,7 +135,7 @@ impl LogReader {
         Ok(LogReader::of(files, folder, manifest))
     }
 
-    fn of(files: Arc<dyn Files>, folder: &Path, manifest: Manifest) -> LogReader {
+    pub(super) fn of(files: Arc<dyn Files>, folder: &Path, manifest: Manifest) -> LogReader {
         let cut = manifest.cut();
         let start = manifest.segments.iter().rposition(|segment| segment.first <= cut).unwrap_or(0);
         let mut total_bytes = 0;
@@ -203,7 +203,7 @@ impl LogReader {
         Ok(LogEnd { manifest: self.manifest, position, torn: self.torn, segment_ends, unsynced })
     }
 
-    /// The torn tail that was cut off, once the end is reached.
+    /// The torn tail, once the end is reached.
     pub fn torn_tail(&self) -> Option<&Damage> {
         self.torn.as_ref()
     }

@@ -531,7 +531,7 @@ fn base_name(number: u64) -> String {
     format!("base-{number}.rdb")
 }
 
-fn base_number_of(name: &str) -> Option<u64> {
+pub(super) fn base_number_of(name: &str) -> Option<u64> {
     let digits = name.strip_prefix("base-")?.strip_suffix(".rdb")?;
     digits.parse().ok().filter(|number| *number < u64::MAX && base_name(*number) == name)
 }

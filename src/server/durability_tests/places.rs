@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::world::{Machine, digest};
 use crate::persist::files::Files;
 use crate::persist::live::Pace;
+use crate::persist::log::repair::rebuild_manifest;
 use crate::persist::simulated::SimulatedFiles;
 
 const FOLDER: &str = "/appendonlydir";
@@ -119,4 +120,102 @@ fn a_damaged_base_is_kept_and_another_one_takes_its_place() {
     assert_eq!(digest(&start(&disk.after_power_loss(1)).expect("it starts").contents()), state);
     let kept = base.with_file_name(format!("{}.damaged", base.file_name().expect("a name").display()));
     assert!(disk.content(&kept) == Some(bytes), "{:?}", disk.paths());
+}
+
+/// Every refusal for the log says what can be done.
+#[test]
+fn a_log_that_cannot_be_loaded_says_what_to_do() {
+    type Harm = fn(&SimulatedFiles);
+    let harms: [(Harm, &[&str]); 5] = [
+        (|disk| flip(disk, "segment-1.log", 150), &["seendb check '/appendonlydir'", "--fix", "load-damaged yes"]),
+        (|disk| flip(disk, "seendb.manifest", 20), &["seendb check --fix '/appendonlydir'", "restore a backup"]),
+        (|disk| remove(disk, "seendb.manifest"), &["seendb check --fix '/appendonlydir'", "move the folder away"]),
+        (|disk| remove(disk, "segment-1.log"), &["seendb check '/appendonlydir'"]),
+        (
+            |disk| {
+                let machine = start(disk).expect("it starts");
+                machine.durability.begin(crate::commands::context::Task::RewriteLog).expect("nothing else runs");
+                machine.await_that("a base", |machine| machine.durability.state.lock().bases.count > 0);
+                drop(machine);
+                remove(disk, "base-1.rdb");
+            },
+            &["base is not there", "move '/appendonlydir' away", "restore a backup"],
+        ),
+    ];
+    for (harm, words) in harms {
+        let disk = SimulatedFiles::new(4);
+        let mut machine = start(&disk).expect("it starts");
+        for item in 0..20 {
+            machine.ask(&format!("BF.ADD k {item}"), "").expect("the disk works");
+        }
+        drop(machine);
+        harm(&disk);
+        let before = disk.paths();
+        let reason = start(&disk).err().expect("it does not start");
+        words.iter().for_each(|word| assert!(reason.contains(word), "no {word} in {reason}"));
+        assert_eq!(disk.paths(), before);
+    }
+}
+
+fn flip(disk: &SimulatedFiles, name: &str, at: usize) {
+    let path = Path::new(FOLDER).join(name);
+    let mut bytes = disk.content(&path).expect("a file");
+    bytes[at] ^= 1;
+    disk.set_content(&path, Some(&bytes));
+}
+
+/// A manifest is made again from what the other files say of themselves, or nothing is changed.
+#[test]
+fn a_manifest_is_made_again_if_the_other_files_fit() {
+    let (disk, what) = (SimulatedFiles::new(5), "a manifest");
+    let mut machine = start(&disk).expect("it starts");
+    let names = |disk: &SimulatedFiles, word: &str| -> Vec<_> {
+        disk.paths().into_iter().filter(|path| path.to_string_lossy().contains(word)).collect()
+    };
+    for round in 0..2 {
+        // Several segments, some of them behind the base only in part.
+        for item in 0..400 {
+            machine.ask(&format!("BF.ADD k{round} {item}"), what).expect("the disk works");
+        }
+        if round == 0 {
+            machine.call("BGREWRITEAOF", what);
+            machine.await_that(what, |machine| machine.durability.state.lock().bases.count > 0);
+        }
+    }
+    let state = digest(&machine.contents());
+    drop(machine);
+    assert!(names(&disk, "segment-").len() > 2 && names(&disk, "base-").len() == 1, "{:?}", disk.paths());
+    let rebuild = |disk: &SimulatedFiles| {
+        let files: Arc<dyn Files> = Arc::new(disk.clone());
+        rebuild_manifest(&files, Path::new(FOLDER))
+    };
+    let manifest = disk.content(&Path::new(FOLDER).join("seendb.manifest"));
+    for lost in [true, false] {
+        let disk = disk.copy();
+        if lost {
+            remove(&disk, "seendb.manifest")
+        } else {
+            flip(&disk, "seendb.manifest", 30)
+        }
+        let kept = rebuild(&disk).unwrap_or_else(|reason| panic!("{reason}"));
+        assert_eq!(kept.is_none(), lost);
+        assert!(disk.content(&Path::new(FOLDER).join("seendb.manifest")) == manifest, "it is the same as before");
+        assert_eq!(digest(&start(&disk).expect("it starts").contents()), state);
+    }
+    let mut segments = names(&disk, "segment-");
+    segments.sort_by_key(|path| path.as_os_str().len());
+    // That a last one is missing is told by nothing.
+    for gone in segments[..segments.len() - 1].iter().chain(&names(&disk, "base-")) {
+        let disk = disk.copy();
+        disk.set_content(gone, None);
+        remove(&disk, "seendb.manifest");
+        let before = disk.paths();
+        let outcome = rebuild(&disk);
+        assert!(
+            outcome.is_err(),
+            "{gone:?} of {segments:?}: {}",
+            String::from_utf8_lossy(manifest.as_deref().unwrap_or_default())
+        );
+        assert_eq!(disk.paths(), before);
+    }
 }

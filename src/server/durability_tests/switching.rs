@@ -1,8 +1,9 @@
-//! `CONFIG SET appendonly` that fails leaves all as it was.
+//! `CONFIG SET appendonly` that fails leaves all as it was; an end that fails is tried again.
 
 use std::sync::Arc;
 
 use super::world::{Machine, digest};
+use crate::commands::context::ShutDown;
 use crate::persist::live::Pace;
 use crate::persist::simulated::{Failure, Fault, SimulatedFiles};
 
@@ -80,6 +81,41 @@ fn a_log_that_cannot_be_begun_leaves_the_other_where_it_was() {
             });
             let again = start(&disk.copy(), "yes");
             assert_eq!(digest(&again.contents()), logged, "{context}: {reply}");
+        }
+    }
+}
+
+/// A disk that has an error for a moment does not keep the server from ending, whatever the error was.
+#[test]
+fn an_end_is_tried_again_while_the_disk_fails() {
+    for (fault, once) in [(Fault::NoSpace, false), (Fault::Device, false), (Fault::Device, true)] {
+        for saves in [false, true] {
+            let context = format!("{fault:?}, once {once}, saves {saves}");
+            let disk = SimulatedFiles::new(1);
+            let mut machine = start(&disk, "yes");
+            assert_eq!(machine.ask("BF.ADD k before", &context).expect("the disk works"), ":1\r\n");
+            disk.fail(Some(Failure { fault, after: 0, once, short: false }));
+            let _refused = machine.ask("BF.ADD k after", &context);
+            let healing = disk.clone();
+            let healer = std::thread::spawn(move || {
+                std::thread::sleep(std::time::Duration::from_millis(300));
+                healing.fail(None);
+            });
+            let how = ShutDown { save: Some(saves), ..ShutDown::default() };
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+            let ended = runtime.block_on(async {
+                let mut ended = std::pin::pin!(machine.durability.prepare_end(how));
+                loop {
+                    machine.durability.tick();
+                    if let Ok(ended) = tokio::time::timeout(std::time::Duration::from_millis(5), &mut ended).await {
+                        break ended;
+                    }
+                }
+            });
+            healer.join().expect("it only waits");
+            assert_eq!(ended, Ok(()), "{context}");
+            let again = start(&disk.after_power_loss(1), "yes");
+            assert_eq!(digest(&again.contents()), digest(&machine.contents()), "{context}");
         }
     }
 }

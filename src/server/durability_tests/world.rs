@@ -47,6 +47,7 @@ const SCALE: Scale = Scale {
     retry: Duration::from_millis(3),
     needed_retry: Duration::from_millis(3),
     look: Duration::from_millis(3),
+    end_patience: Duration::from_secs(20),
 };
 
 /// A server without sockets.

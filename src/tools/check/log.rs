@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use super::{Finding, snapshot};
 use crate::keyspace::effect::Effect;
-use crate::persist::files::Files;
-use crate::persist::log::{Damage, LogError, LogReader, Manifest};
+use crate::persist::files::{Files, RealFiles};
+use crate::persist::log::{Damage, LogError, LogReader, Manifest, manifest};
 use crate::persist::record::{Change, Malformed, Record, Unit, for_each_record, next_unit};
 use crate::tools::json::Json;
 use crate::tools::meter::{amount, count, watch};
@@ -119,7 +119,13 @@ pub fn check_folder(folder: &Path) -> Finding {
             tell_manifest(&mut finding, &*files, folder, &manifest);
             tell(&mut finding, &figures, true);
         }
-        Err(error) => finding.fail(error.to_string()),
+        Err(error) => {
+            finding.fail(error.to_string());
+            if super::lacks_manifest(&(Arc::new(RealFiles) as Arc<dyn Files>), folder) {
+                finding
+                    .line("--fix makes the manifest again if segments and base are there and fit together".to_owned());
+            }
+        }
     }
     finding
 }
@@ -133,7 +139,10 @@ fn read_settled(folder: &Path) -> Result<(Arc<dyn Files>, Manifest, Figures), Lo
         let files = pin(folder).map_err(failed)?;
         let done = AtomicU64::new(0);
         let opened = LogReader::open(files.clone(), folder)?;
-        let reader = opened.ok_or_else(|| failed(std::io::ErrorKind::NotFound.into()))?;
+        let reader = opened.ok_or_else(|| LogError::Io {
+            file: manifest::FILE_NAME.to_owned(),
+            source: std::io::Error::new(std::io::ErrorKind::NotFound, "the file is not there"),
+        })?;
         let (manifest, all) = (reader.manifest().clone(), reader.progress().1);
         let look = || (done.load(Ordering::Relaxed), all);
         let figures = watch(&folder.display().to_string(), look, || Figures::read(reader, &done))?;
