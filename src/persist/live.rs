@@ -309,6 +309,12 @@ impl LiveLog {
         self.buffer.lock().bytes.len() + self.held.load(Ordering::Relaxed)
     }
 
+    /// Whether there are bytes that a write was tried with in vain.
+    #[must_use]
+    pub fn holds_unwritten(&self) -> bool {
+        self.held.load(Ordering::Relaxed) > 0
+    }
+
     /// How old the oldest change is that is not synced.
     #[must_use]
     pub fn at_risk(&self) -> Duration {
@@ -330,12 +336,6 @@ impl LiveLog {
     /// written, and waited for.
     pub fn stop_recording(&self) {
         self.records.store(false, Ordering::Release);
-    }
-
-    /// Record again: the log does not end after all. What was changed meanwhile is in no record, so the log must
-    /// have [failed](Self::fail) before, and gets a new base.
-    pub fn resume_recording(&self) {
-        self.records.store(true, Ordering::Release);
     }
 
     /// The second half, by the thread that writes: what waits is told that all is well, since nobody asks for a log now.

@@ -568,10 +568,7 @@ impl Durability {
         if !self.put_back() {
             return Err("the log that was not loaded has to be put back first".to_owned());
         }
-        let beside = match self.state.lock().foreign_log {
-            Some(_) => Some(Beside::new(&self.log_folder())),
-            None => None,
-        };
+        let beside = self.state.lock().foreign_log.map(|_| Beside::new(&self.log_folder()));
         let made = self.try_base(kind, beside.as_ref(), progress);
         if made.is_err() {
             // Whatever keeps it from being closed, its snapshots know that it has ended.
@@ -629,11 +626,11 @@ impl Durability {
         self.unlock_folder();
     }
 
-    /// Switch the log off: recording ends at one moment, and then what was recorded is written. If it cannot be, the log goes
-    /// on.
+    /// Switch the log off: it is closed, and then nothing is recorded any more. If it cannot be closed, it goes on, and has missed
+    /// nothing: until it is closed all is recorded, and under `always` waited for.
     fn end_log(&self) -> Result<(), String> {
         let failed = |error: String| format!("'{}': {error}; the log goes on", self.log_folder().display());
-        // What can fail is tried while all is recorded.
+        // What can fail is tried while the log can still go on as it is.
         let live = self.live.clone();
         let ready = self.live.with_writer(move |slot| {
             let Some(writer) = slot else { return Ok(()) };
@@ -648,30 +645,32 @@ impl Durability {
         if let Some(Err(reason)) = ready {
             return Err(failed(reason));
         }
-        self.between_changes(LiveLog::stop_recording);
         let live = self.live.clone();
         let closed = self.live.with_writer(move |slot| {
-            if let Some(writer) = slot {
-                let closed = match live.buffered() {
-                    0 => writer.switch_off(unix_ms()).map_err(|error| error.to_string()),
-                    _ => Err("the last changes cannot be written".to_owned()),
-                };
-                if let Err(reason) = closed {
-                    // What happens meanwhile is in no record, and what the files say now is not known: only a new base helps.
-                    writer.give_up();
-                    live.fail(reason.clone());
-                    return Err(reason);
-                }
+            let Some(writer) = slot else { return Ok(live.position()) };
+            let closed = match live.holds_unwritten() {
+                false => writer.switch_off(unix_ms()).map_err(|error| error.to_string()),
+                true => Err("the last changes cannot be written".to_owned()),
+            };
+            if let Err(reason) = closed {
+                // What the files say now is not known: only a new base helps.
+                writer.give_up();
+                live.fail(reason.clone());
+                return Err(reason);
             }
+            let end = writer.position();
             *slot = None;
-            live.switch_off();
-            Ok(())
+            Ok(end)
         });
-        if let Some(Err(reason)) = closed {
-            self.between_changes(LiveLog::resume_recording);
-            return Err(failed(reason));
-        }
-        self.log_has_ended(self.live.position());
+        let end = match closed {
+            Some(Err(reason)) => return Err(failed(reason)),
+            Some(Ok(end)) => end,
+            None => self.live.position(),
+        };
+        self.between_changes(LiveLog::stop_recording);
+        let live = self.live.clone();
+        self.live.with_writer(move |_| live.switch_off());
+        self.log_has_ended(end);
         self.unlock_folder();
         Ok(())
     }

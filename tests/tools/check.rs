@@ -187,6 +187,9 @@ fn a_damaged_log_is_cut_only_when_asked() {
     assert!(printed.contains(&format!("repaired: what was cut off is in {kept}")), "{printed}");
     assert!(before[offset as usize..].starts_with(&std::fs::read(log.join(&kept)).unwrap()));
     assert_eq!(json(0, &[text(&log)])[0]["position"], position);
+    let printed = run_to(0, &["check", text(&log.join(&kept))]);
+    assert!(printed.contains(&format!("what was cut off segment-1.log at offset {offset}")), "{printed}");
+    assert!(json(0, &[text(&log.join(&kept))])[0]["batches"].as_u64().unwrap() > 5);
     let again = Server::on(&[(&log, "appendonlydir")], &["--appendonly", "yes"]);
     let items = again.client().cmd("BF.CARD k").int();
     assert!((10..40).contains(&items), "{items}");

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::damage::{Damage, Kind};
 use super::manifest::{Base, Manifest, Segment};
-use super::reader::{LogReader, begins_with_first_batch, read_manifest};
+use super::reader::{LogReader, batches_in, begins_with_first_batch, read_manifest};
 use super::window::Window;
 use super::{LogError, LogId, manifest, segment, writer};
 use crate::persist::files::{File, Files};
@@ -98,6 +98,39 @@ fn mend_header(files: &dyn Files, folder: &Path, manifest: &Manifest, damage: &D
     });
     written.map_err(failed)?;
     Ok(true)
+}
+
+/// What was cut off a segment, by the name of the file that holds it.
+pub struct CutOff {
+    /// The segment's file.
+    pub segment: String,
+    /// Where it was cut.
+    pub offset: u64,
+    /// Batches in it that verify; `None` if the segment is not there to tell of which log they are.
+    pub batches: Option<u64>,
+    /// Bytes of records in them.
+    pub records: u64,
+}
+
+/// Look at a file that holds what was cut off a segment beside it; `None` if the name is not that of one.
+///
+/// # Errors
+/// Those of the system.
+pub fn look_at_rest(files: &dyn Files, path: &Path) -> io::Result<Option<CutOff>> {
+    let name = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_suffix(SUFFIX));
+    let parts = name.and_then(|name| name.rsplit_once('.')).filter(|(file, _)| segment::number_of(file).is_some());
+    let Some((file, offset)) = parts.and_then(|(file, offset)| Some((file, offset.parse::<u64>().ok()?))) else {
+        return Ok(None);
+    };
+    let mut bytes = [0; segment::HEADER_BYTES];
+    let header = files.open(&path.with_file_name(file)).and_then(|file| file.read_full_at(&mut bytes, 0));
+    let header = header.ok().and_then(|read| segment::Header::decode(&bytes[..read]).ok());
+    let found = match &header {
+        Some(header) => Some(batches_in(Window::new(files.open(path)?)?, header)?),
+        None => None,
+    };
+    let (batches, records) = (found.map(|(batches, _)| batches), found.map_or(0, |(_, records)| records));
+    Ok(Some(CutOff { segment: file.to_owned(), offset, batches, records }))
 }
 
 /// Keep a torn tail beside the log before it is cut off; the file's name.

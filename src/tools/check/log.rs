@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::{Finding, snapshot};
+use super::{CUT_OFF, Finding, snapshot};
 use crate::keyspace::effect::Effect;
 use crate::persist::files::{Files, RealFiles};
+use crate::persist::log::repair::CutOff;
 use crate::persist::log::{Damage, LogError, LogReader, Manifest, manifest};
 use crate::persist::record::{Change, Malformed, Record, Unit, for_each_record, next_unit};
 use crate::tools::json::Json;
@@ -179,6 +180,22 @@ pub fn check_segment(files: &Arc<dyn Files>, path: &Path) -> Finding {
         }
         Err(error) => finding.fail(error.to_string()),
     }
+    finding
+}
+
+/// Tells of a file that holds what was cut off a segment: nobody reads it again, so it is neither sound nor damaged.
+pub fn tell_rest(path: &Path, rest: &CutOff) -> Finding {
+    let mut finding = Finding::new(path, "cut off");
+    finding.verdict = Some(CUT_OFF);
+    let CutOff { segment, offset, batches, records } = rest;
+    finding.line(format!("what was cut off {segment} at offset {offset}; nothing reads it again"));
+    finding.line(match batches {
+        Some(batches) => format!("{} in it whole, with {} of records", count(*batches, "batch"), amount(*records)),
+        None => format!("what in it is whole cannot be told: {segment} is not there, or its header is damaged"),
+    });
+    finding.set("segment", segment.clone());
+    finding.set("offset", *offset);
+    finding.set("batches", *batches);
     finding
 }
 

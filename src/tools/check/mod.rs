@@ -26,6 +26,7 @@ use clap::Parser;
 use super::json::Json;
 use crate::persist::files::{Files, RealFiles};
 use crate::persist::log::reader::read_manifest;
+use crate::persist::log::repair as repair_log;
 use crate::persist::log::{LogError, manifest, segment};
 
 const LONG_ABOUT: &str = "\
@@ -82,8 +83,8 @@ struct Finding {
     path: PathBuf,
     /// Sound, or sound by now.
     sound: bool,
-    /// What to call it if it is not.
-    verdict: &'static str,
+    /// What to call it if it is not just sound or damaged.
+    verdict: Option<&'static str>,
     /// One line for people, each.
     lines: Vec<String>,
     json: Vec<(String, Json)>,
@@ -93,7 +94,7 @@ impl Finding {
     fn new(path: &Path, kind: &str) -> Finding {
         let json =
             vec![("path".to_owned(), Json::from(path.display().to_string())), ("kind".to_owned(), Json::from(kind))];
-        Finding { path: path.to_owned(), sound: true, verdict: DAMAGED, lines: Vec::new(), json }
+        Finding { path: path.to_owned(), sound: true, verdict: None, lines: Vec::new(), json }
     }
 
     fn line(&mut self, line: String) {
@@ -107,7 +108,11 @@ impl Finding {
     /// It cannot be looked at, or is none of ours: nothing is said of whether it is whole.
     fn dismiss(&mut self, verdict: &'static str, reason: String) {
         self.fail(reason);
-        self.verdict = verdict;
+        self.verdict = Some(verdict);
+    }
+
+    fn verdict(&self) -> &'static str {
+        self.verdict.unwrap_or(if self.sound { "sound" } else { "DAMAGED" })
     }
 
     /// Something is wrong.
@@ -155,7 +160,7 @@ fn print(found: &Finding) {
 }
 
 fn text(found: &Finding) -> String {
-    let mut text = format!("{}: {}\n", found.path.display(), if found.sound { "sound" } else { found.verdict });
+    let mut text = format!("{}: {}\n", found.path.display(), found.verdict());
     found.lines.iter().for_each(|line| text += &format!("  {line}\n"));
     text
 }
@@ -165,7 +170,7 @@ fn json(mut found: Finding) -> Json {
     Json::Map(found.json)
 }
 
-const DAMAGED: &str = "DAMAGED";
+const CUT_OFF: &str = "the rest of a segment";
 const UNREADABLE: &str = "cannot be read";
 const UNKNOWN: &str = "not one of ours";
 
@@ -216,6 +221,11 @@ fn look(files: &Arc<dyn Files>, path: &Path) -> Vec<Looked> {
     }
     if path.file_name().is_some_and(|name| name == manifest::FILE_NAME) {
         return vec![whole(path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new(".")))];
+    }
+    match repair_log::look_at_rest(&**files, path) {
+        Ok(Some(rest)) => return alone(log::tell_rest(path, &rest)),
+        // What keeps it from being read is told below.
+        Ok(None) | Err(_) => {}
     }
     match begins_as_segment(path) {
         Ok(true) => alone(log::check_segment(files, path)),
