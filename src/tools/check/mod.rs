@@ -222,10 +222,9 @@ fn look(files: &Arc<dyn Files>, path: &Path) -> Vec<Looked> {
     if path.file_name().is_some_and(|name| name == manifest::FILE_NAME) {
         return vec![whole(path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new(".")))];
     }
-    match repair_log::look_at_rest(&**files, path) {
-        Ok(Some(rest)) => return alone(log::tell_rest(path, &rest)),
-        // What keeps it from being read is told below.
-        Ok(None) | Err(_) => {}
+    // What keeps one from being read is told below.
+    if let Ok(Some(rest)) = repair_log::look_at_rest(&**files, path) {
+        return alone(log::tell_rest(path, &rest));
     }
     match begins_as_segment(path) {
         Ok(true) => alone(log::check_segment(files, path)),
