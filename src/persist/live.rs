@@ -28,7 +28,7 @@
 //! | --- | --- |
 //! | the disk is slow | under `everysec`, once the oldest change is unsynced for [`Pace::most_at_risk`], and whenever more than the buffer's limit waits, those who want to change something wait too; nobody else does |
 //! | a write fails (disk full) | changes are refused; it is tried again ten times a second, and nothing is lost |
-//! | a sync fails | changes are refused, until a new base is on disk: what the system had in its memory may be lost, and it would not say so again |
+//! | a sync fails, or somebody has moved the files away | changes are refused, until a new base is on disk: what the system had in its memory may be lost, and it would not say so again |
 //!
 //! Whoever waits for a position when that happens is told so: his change may or may not be kept.
 
@@ -194,6 +194,8 @@ struct Control {
     /// A connection is about to sync for all who wait.
     led: Option<Leading>,
     orders: Vec<Order>,
+    /// Somebody wants to know whether the files are still where they were.
+    look: bool,
     end: bool,
 }
 
@@ -214,7 +216,8 @@ impl Control {
     }
 }
 
-type Order = Box<dyn FnOnce(&mut Option<LogWriter>) + Send>;
+/// Work on the files, and what tells who waits that it is done.
+type Order = Box<dyn FnOnce(&mut Option<LogWriter>) -> Box<dyn FnOnce()> + Send>;
 
 /// How the log is.
 #[derive(Clone, Debug, Default)]
@@ -329,6 +332,12 @@ impl LiveLog {
         self.buffer.lock().bytes.len() + self.held.load(Ordering::Relaxed)
     }
 
+    /// Whether there are bytes that a write was tried with in vain.
+    #[must_use]
+    pub fn holds_unwritten(&self) -> bool {
+        self.held.load(Ordering::Relaxed) > 0
+    }
+
     /// How old the oldest change is that is not synced.
     #[must_use]
     pub fn at_risk(&self) -> Duration {
@@ -386,7 +395,11 @@ impl LiveLog {
         work: impl FnOnce(&mut Option<LogWriter>) -> R + Send + 'static,
     ) -> Option<R> {
         let (sender, receiver) = std::sync::mpsc::sync_channel(1);
-        let order: Order = Box::new(move |writer| drop(sender.send(work(writer))));
+        // Told only when the log goes by what was done: else the first changes after a start were not waited for.
+        let order: Order = Box::new(move |writer| {
+            let done = work(writer);
+            Box::new(move || drop(sender.send(done)))
+        });
         let mut control = self.control.lock();
         if control.end {
             return None;
@@ -395,6 +408,21 @@ impl LiveLog {
         drop(control);
         self.wake.notify_one();
         receiver.recv().ok()
+    }
+
+    /// Have the thread look whether the names of the log still lead to its files; if not, it fails.
+    pub fn look_at_files(&self) {
+        self.control.lock().look = true;
+        self.wake.notify_one();
+    }
+
+    /// The log fails, and needs a new base; called on the thread that writes, which has given up its files.
+    pub fn fail(&self, reason: String) {
+        let mut health = self.health.lock();
+        (health.error, health.needs_base) = (Some(reason), true);
+        drop(health);
+        self.shut_gate();
+        self.wake_waiting();
     }
 
     /// Write what is there, sync it, and end the thread.

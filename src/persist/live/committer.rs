@@ -38,6 +38,7 @@ struct Due {
     sync: bool,
     /// How many wait for the sync.
     served: usize,
+    look: bool,
     end: bool,
 }
 
@@ -51,9 +52,17 @@ impl LiveLog {
             due.orders.into_iter().for_each(|order| {
                 // What was committed before an order is written before it.
                 committer.write();
-                order(&mut committer.pen.writer);
+                if committer.log.buffered() > 0 {
+                    // What could not be written before was in front of it.
+                    committer.write();
+                }
+                let tell = order(&mut committer.pen.writer);
                 committer.take_over();
+                tell();
             });
+            if due.look {
+                committer.look_at_files();
+            }
             if due.write || due.sync || end {
                 committer.write();
             }
@@ -93,7 +102,7 @@ impl LiveLog {
             let mut control = self.control.lock();
             self.dozes.store(false, Ordering::Relaxed);
             let (due, next) = Committer { log: self, pen: &mut pen }.look(&mut control);
-            if due.write || due.sync || due.end || !due.orders.is_empty() {
+            if due.write || due.sync || due.look || due.end || !due.orders.is_empty() {
                 drop(control);
                 return (due, pen);
             }
@@ -159,6 +168,7 @@ impl Committer<'_> {
             served: 0,
             write: is_due(write_at) || (usable && !self.pen.held.is_empty()),
             sync: is_due(sync_at),
+            look: std::mem::take(&mut control.look),
             end: control.end,
             orders: std::mem::take(&mut control.orders),
         };
@@ -251,6 +261,14 @@ impl Committer<'_> {
                 self.log.wake_waiting();
             }
             Err(error) => self.failed(&error),
+        }
+    }
+
+    fn look_at_files(&mut self) {
+        let Some(writer) = self.pen.writer.as_mut().filter(|writer| !writer.has_failed()) else { return };
+        if let Err(error) = writer.is_in_place() {
+            writer.give_up();
+            self.failed(&error);
         }
     }
 

@@ -152,7 +152,7 @@ impl World {
         }
         let log = self.log.clone();
         self.log.with_writer(move |slot| {
-            let closed = slot.take().map(|writer| writer.switch_off(1));
+            let closed = slot.take().map(|mut writer| writer.switch_off(1));
             log.switch_off();
             drop(closed);
         });
