@@ -397,8 +397,13 @@ pub trait Host: Sync {
     /// [`SetError::Refused`] for the first that cannot.
     fn approve_settings(&self, changes: &Prepared) -> Result<(), SetError>;
 
-    /// These settings were changed: whatever depends on them follows. What takes longer is under way then.
-    fn settings_changed(&self, changed: &[Id]) -> Option<Arc<Job>>;
+    /// These settings were changed: whatever depends on them follows, but for the log.
+    fn settings_changed(&self, changed: &[Id]);
+
+    /// The log follows its setting, which may fail; then the setting is as before.
+    fn switch_log(&self) -> Option<Arc<Job>> {
+        None
+    }
 
     /// Evict keys by the policy in force until so many bytes more fit under the memory limit, or this time is over. Called
     /// without a lock.

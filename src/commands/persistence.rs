@@ -114,7 +114,7 @@ const SYNTAX: CommandError = CommandError::text("ERR syntax error");
 /// Begin a task and answer when it is done.
 fn wait_for(context: &mut Context<'_>, task: Task) -> Outcome {
     match context.host.begin(task)? {
-        Begun::Now(job) => Err(Stop::Long(Box::new(Awaited::new(job, "")))),
+        Begun::Now(job) => Err(Stop::Long(Box::new(Awaited(job)))),
         Begun::Later => Ok(Reply::Ok),
     }
 }
@@ -204,21 +204,11 @@ fn replication_option(_: &mut Context<'_>, args: Args<'_>) -> Outcome {
 }
 
 /// Answers when a task is done.
-pub(super) struct Awaited {
-    job: Arc<Job>,
-    /// Stands before the reason for a failure.
-    lead: &'static str,
-}
-
-impl Awaited {
-    pub(super) fn new(job: Arc<Job>, lead: &'static str) -> Self {
-        Self { job, lead }
-    }
-}
+struct Awaited(Arc<Job>);
 
 impl LongCommand for Awaited {
     fn step(&mut self, context: &mut Context<'_>, _: Args<'_>, _: Instant) -> Step {
-        let outcome = self.job.outcome()?;
+        let outcome = self.0.outcome()?;
         context.session.awaits_file = false;
         Ok(Some(match outcome {
             Ok(JobDone::File(file)) => {
@@ -227,8 +217,7 @@ impl LongCommand for Awaited {
                 Reply::Sequence(Vec::new())
             }
             Ok(_) => Reply::Ok,
-            Err(reason) if self.lead.is_empty() => Reply::Error(format!("ERR {reason}").into()),
-            Err(reason) => Reply::Error(format!("ERR {} - {reason}", self.lead).into()),
+            Err(reason) => Reply::Error(format!("ERR {reason}").into()),
         }))
     }
 }

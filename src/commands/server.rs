@@ -1,14 +1,16 @@
 //! Commands on the server: settings, figures, databases as a whole, the end.
 
-use super::context::Context;
-use super::dispatch::{Outcome, Stop};
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::context::{Context, Job};
+use super::dispatch::{LongCommand, Outcome, Step, Stop};
 use super::error::CommandError;
 use super::form::help;
 use super::keys::check_pattern;
-use super::persistence::Awaited;
 use super::table::{Argument, ArgumentKind, Command, Flags, KeySpec};
 use super::words::is;
-use crate::config::{Id, SetError};
+use crate::config::{Id, Prepared, SetError};
 use crate::keyspace::clock::Clock;
 use crate::keyspace::entry::EntryRef;
 use crate::keyspace::glob;
@@ -237,11 +239,44 @@ fn config_set(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
         return Err(refused.into());
     }
     context.host.approve_settings(&prepared)?;
-    let job = context.host.settings_changed(&context.settings.commit(prepared));
-    // Who asks for what somebody else has begun waits for the same.
-    match job.or_else(|| context.host.log_switch().filter(|_| switches_log)) {
-        Some(job) => Err(Stop::Long(Box::new(Awaited::new(job, "CONFIG SET failed")))),
-        None => Ok(Reply::Ok),
+    // The log may fail to follow: until it has, nothing else is changed.
+    let (switch, rest) = prepared.split(Id::AppendOnly);
+    let changed = context.settings.commit(switch);
+    let job = match (switches_log, changed.is_empty()) {
+        (false, _) => None,
+        (true, false) => context.host.switch_log(),
+        // Who asks for what somebody else has begun waits for the same.
+        (true, true) => context.host.log_switch(),
+    };
+    let mut switch = LogSwitch { changed, rest: Some(rest) };
+    match job {
+        Some(job) => Err(Stop::Long(Box::new((switch, job)))),
+        None => Ok(switch.done(context)),
+    }
+}
+
+/// A change of settings of which that of the log comes first.
+struct LogSwitch {
+    /// What has changed so far.
+    changed: Vec<Id>,
+    rest: Option<Prepared>,
+}
+
+impl LogSwitch {
+    /// The log is as its setting says: the rest can follow.
+    fn done(&mut self, context: &Context<'_>) -> Reply {
+        self.changed.extend(self.rest.take().map(|rest| context.settings.commit(rest)).unwrap_or_default());
+        context.host.settings_changed(&self.changed);
+        Reply::Ok
+    }
+}
+
+impl LongCommand for (LogSwitch, Arc<Job>) {
+    fn step(&mut self, context: &mut Context<'_>, _: Args<'_>, _: Instant) -> Step {
+        Ok(Some(match self.1.outcome()? {
+            Ok(_) => self.0.done(context),
+            Err(reason) => Reply::Error(format!("ERR CONFIG SET failed - {reason}").into()),
+        }))
     }
 }
 

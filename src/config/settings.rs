@@ -82,6 +82,12 @@ impl Prepared {
             _ => None,
         })
     }
+
+    /// The change of this directive, and the others.
+    pub fn split(self, id: Id) -> (Prepared, Prepared) {
+        let (own, others) = self.0.into_iter().partition(|(changed, _)| *changed == id);
+        (Prepared(own), Prepared(others))
+    }
 }
 
 impl Settings {

@@ -9,6 +9,15 @@ use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+/// Which file it is: two names, or a name and an open file, with the same one are one file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The device it is on.
+    pub device: u64,
+    /// Its number there.
+    pub inode: u64,
+}
+
 /// An open file, read and written at offsets.
 pub trait File: Send + Sync {
     /// Read some bytes from `offset` on; 0 at the end of the file.
@@ -47,6 +56,14 @@ pub trait File: Send + Sync {
     /// Those of the system.
     fn has_name(&self) -> io::Result<bool> {
         Ok(true)
+    }
+
+    /// Which file it is; `None` where that cannot be said.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn identity(&self) -> io::Result<Option<Identity>> {
+        Ok(None)
     }
 
     /// The file's length in bytes.
@@ -148,6 +165,30 @@ pub trait Files: Send + Sync {
     /// Those of the system.
     fn sync_folder(&self, folder: &Path) -> io::Result<()>;
 
+    /// Which file or folder a name leads to; `None` where that cannot be said.
+    ///
+    /// # Errors
+    /// Those of the system; [`io::ErrorKind::NotFound`] if it leads to none.
+    fn identity(&self, _path: &Path) -> io::Result<Option<Identity>> {
+        Ok(None)
+    }
+
+    /// When a file was changed last, in milliseconds since 1970; `None` where that cannot be said.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn modified(&self, _path: &Path) -> io::Result<Option<u64>> {
+        Ok(None)
+    }
+
+    /// Remove a folder that is empty.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn remove_folder(&self, _path: &Path) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     /// Keep other processes from writing in a folder, as long as the lock is kept. Where there are no locks there is none.
     ///
     /// # Errors
@@ -221,6 +262,19 @@ impl Files for RealFiles {
         fs::File::open(folder)?.sync_all()
     }
 
+    fn identity(&self, path: &Path) -> io::Result<Option<Identity>> {
+        fs::metadata(path).map(|found| Some(identity_of(&found)))
+    }
+
+    fn modified(&self, path: &Path) -> io::Result<Option<u64>> {
+        let since = fs::metadata(path)?.modified()?.duration_since(std::time::UNIX_EPOCH);
+        Ok(since.ok().and_then(|since| u64::try_from(since.as_millis()).ok()))
+    }
+
+    fn remove_folder(&self, path: &Path) -> io::Result<()> {
+        fs::remove_dir(path)
+    }
+
     fn lock_folder(&self, folder: &Path) -> io::Result<FolderLock> {
         let file = fs::File::open(folder)?;
         match file.try_lock() {
@@ -230,6 +284,10 @@ impl Files for RealFiles {
             Err(fs::TryLockError::Error(_)) => Ok(FolderLock(None)),
         }
     }
+}
+
+fn identity_of(found: &fs::Metadata) -> Identity {
+    Identity { device: found.dev(), inode: found.ino() }
 }
 
 impl File for fs::File {
@@ -264,6 +322,10 @@ impl File for fs::File {
 
     fn length(&self) -> io::Result<u64> {
         Ok(self.metadata()?.len())
+    }
+
+    fn identity(&self) -> io::Result<Option<Identity>> {
+        self.metadata().map(|found| Some(identity_of(&found)))
     }
 
     fn has_name(&self) -> io::Result<bool> {

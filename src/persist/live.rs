@@ -1,9 +1,9 @@
-//! The log while the server runs: effects get their positions in memory, and one thread writes and syncs them.
+//! The log while the server runs: effects get their positions in memory, and are written and synced batch by batch.
 //!
 //! # Positions
 //!
 //! [`Journal::commit`] runs under the lock of what was changed. It appends the records to a buffer, and where they end is their
-//! *position*. So the order in the log is that of the changes of each key. The thread takes the whole buffer, appends it to the
+//! *position*. So the order in the log is that of the changes of each key. Whoever has the pen takes the whole buffer, appends it to the
 //! file as one batch and syncs; meanwhile the next batch gathers. That is all there is to group commit: the slower the disk, the
 //! larger the batches.
 //!
@@ -14,10 +14,13 @@
 //!
 //! # Who syncs
 //!
-//! The thread, mostly. But where a sync is [quick](Pace::quick), the way to another thread and back costs more than the sync
-//! itself. There the first connection of a worker that has to wait *leads*: it lets the worker's other connections that are
-//! ready have their turn, and then writes and syncs for all of them where it stands, as a server of one thread would. The
-//! thread steps in when a leader does not come to it in [`Pace::write`], and takes over once a sync was slow.
+//! A thread of the log's own, mostly. But where a sync is [quick](Pace::quick), the way to another thread and back costs more
+//! than the sync itself. There the first connection that has to wait *leads*: it lets its worker's other connections that are
+//! ready have their turn, and then writes and syncs for all where it stands, as a server of one thread would. There is one
+//! leader at a time. The thread steps in when a leader tarries, and takes over once a sync was slow.
+//!
+//! Either way a sync waits a moment for the clients that the last one served, who mostly come again at once. Without that two
+//! halves of the clients take turns, and each reply waits for two syncs.
 //!
 //! # What can go wrong
 //!
@@ -25,7 +28,7 @@
 //! | --- | --- |
 //! | the disk is slow | under `everysec`, once the oldest change is unsynced for [`Pace::most_at_risk`], and whenever more than the buffer's limit waits, those who want to change something wait too; nobody else does |
 //! | a write fails (disk full) | changes are refused; it is tried again ten times a second, and nothing is lost |
-//! | a sync fails | changes are refused, until a new base is on disk: what the system had in its memory may be lost, and it would not say so again |
+//! | a sync fails, or somebody has moved the files away | changes are refused, until a new base is on disk: what the system had in its memory may be lost, and it would not say so again |
 //!
 //! Whoever waits for a position when that happens is told so: his change may or may not be kept.
 
@@ -35,12 +38,12 @@ mod confirm;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::task::Waker;
-use std::thread;
+use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use self::committer::Files;
+use self::committer::Pen;
 pub use self::confirm::{Confirm, Lead, Unconfirmed};
 use super::log::LogWriter;
 use super::record::{stage, suspend, unit, with_staged};
@@ -58,7 +61,7 @@ pub enum SyncPolicy {
     Never = 2,
 }
 
-/// When the log's thread does what; tests choose shorter times.
+/// When what is done; tests choose other times.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
     /// What was committed is written at the latest after this time, so that the end of the process costs no more.
@@ -69,7 +72,8 @@ pub struct Pace {
     pub retry: Duration,
     /// The oldest change that is not synced is at most so old under `everysec`, or further changes wait.
     pub most_at_risk: Duration,
-    /// A disk whose last sync took no longer may keep a connection's worker for the next one.
+    /// A disk whose last sync took no longer may keep a connection's worker for the next one, which now and then has to begin
+    /// another segment as well.
     pub quick: Duration,
 }
 
@@ -155,7 +159,7 @@ pub struct LiveLog {
     quick: AtomicBool,
     /// The thread sleeps, and looks at the buffer by itself before anything that comes in now has to be written.
     dozes: AtomicBool,
-    files: Mutex<Files>,
+    pen: Mutex<Pen>,
     buffer: Mutex<Buffer>,
     control: Mutex<Control>,
     wake: Condvar,
@@ -183,15 +187,37 @@ struct Control {
     arrived: usize,
     /// How many may come in all: those that the last sync served, and those that came meanwhile.
     expected: usize,
-    /// The thread waits for these for a while, and wakes by itself.
+    /// The next sync waits for them until then.
+    gather_until: Option<Instant>,
+    /// The thread waits for them, and wakes by itself.
     gathers: bool,
     /// A connection is about to sync for all who wait.
-    led: bool,
+    led: Option<Leading>,
     orders: Vec<Order>,
+    /// Somebody wants to know whether the files are still where they were.
+    look: bool,
     end: bool,
 }
 
-type Order = Box<dyn FnOnce(&mut Option<LogWriter>) + Send>;
+/// A connection that leads.
+#[derive(Clone, Copy)]
+struct Leading {
+    since: Instant,
+    /// Its worker.
+    thread: ThreadId,
+    /// The thread has been told to see that it comes to it.
+    watched: bool,
+}
+
+impl Control {
+    /// Whether a sync had better wait for further clients.
+    fn awaits_more(&self, now: Instant) -> bool {
+        self.arrived < self.expected && self.gather_until.is_some_and(|until| now < until)
+    }
+}
+
+/// Work on the files, and what tells who waits that it is done.
+type Order = Box<dyn FnOnce(&mut Option<LogWriter>) -> Box<dyn FnOnce()> + Send>;
 
 /// How the log is.
 #[derive(Clone, Debug, Default)]
@@ -233,7 +259,7 @@ impl LiveLog {
             held: AtomicUsize::new(0),
             quick: AtomicBool::new(false),
             dozes: AtomicBool::new(false),
-            files: Mutex::new(Files::new()),
+            pen: Mutex::new(Pen::new()),
             buffer: Mutex::new(Buffer { limit: BUFFER_BYTES, ..Buffer::default() }),
             control: Mutex::default(),
             wake: Condvar::new(),
@@ -306,6 +332,12 @@ impl LiveLog {
         self.buffer.lock().bytes.len() + self.held.load(Ordering::Relaxed)
     }
 
+    /// Whether there are bytes that a write was tried with in vain.
+    #[must_use]
+    pub fn holds_unwritten(&self) -> bool {
+        self.held.load(Ordering::Relaxed) > 0
+    }
+
     /// How old the oldest change is that is not synced.
     #[must_use]
     pub fn at_risk(&self) -> Duration {
@@ -363,7 +395,11 @@ impl LiveLog {
         work: impl FnOnce(&mut Option<LogWriter>) -> R + Send + 'static,
     ) -> Option<R> {
         let (sender, receiver) = std::sync::mpsc::sync_channel(1);
-        let order: Order = Box::new(move |writer| drop(sender.send(work(writer))));
+        // Told only when the log goes by what was done: else the first changes after a start were not waited for.
+        let order: Order = Box::new(move |writer| {
+            let done = work(writer);
+            Box::new(move || drop(sender.send(done)))
+        });
         let mut control = self.control.lock();
         if control.end {
             return None;
@@ -372,6 +408,21 @@ impl LiveLog {
         drop(control);
         self.wake.notify_one();
         receiver.recv().ok()
+    }
+
+    /// Have the thread look whether the names of the log still lead to its files; if not, it fails.
+    pub fn look_at_files(&self) {
+        self.control.lock().look = true;
+        self.wake.notify_one();
+    }
+
+    /// The log fails, and needs a new base; called on the thread that writes, which has given up its files.
+    pub fn fail(&self, reason: String) {
+        let mut health = self.health.lock();
+        (health.error, health.needs_base) = (Some(reason), true);
+        drop(health);
+        self.shut_gate();
+        self.wake_waiting();
     }
 
     /// Write what is there, sync it, and end the thread.

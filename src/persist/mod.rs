@@ -3,6 +3,7 @@
 pub mod files;
 pub mod live;
 pub mod log;
+pub mod origin;
 pub mod record;
 pub mod recovery;
 pub mod redo;

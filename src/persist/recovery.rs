@@ -3,7 +3,8 @@
 //! | `appendonly` | there is | loaded |
 //! | --- | --- | --- |
 //! | yes | a log | the log |
-//! | yes | a log, and a snapshot with changes that the log lacks: it was saved later than the log was switched off, or from a part of the log that a power loss took | the snapshot, on which a new log is begun |
+//! | yes | a log, and a snapshot that has all of it and more: from a part of the log that a power loss took, or saved after the log was switched off | the snapshot, on which a new log is begun |
+//! | yes | a log that was not switched off, and a later snapshot that lacks some of it | nothing: the start is refused, since either has what the other lacks |
 //! | yes | a snapshot only | the snapshot, on which a new log is begun |
 //! | no | a snapshot | the snapshot; a log with later changes is named in a warning |
 //!
@@ -16,19 +17,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::files::Files;
-use super::log::{Damage, LogEnd, LogError, LogReader, repair, segment};
+use super::log::{Damage, LogEnd, LogError, LogReader, Manifest, repair, segment};
+use super::origin::{self, Origin, SnapshotHead};
+use super::record::{Malformed, for_each_record};
 use super::redo::{Failed, Redo};
 use super::snapshot::read::{self, LoadError, Report};
-use crate::codec::rdb::{Input, Reader};
-use crate::codec::rdb_string::RdbString;
 use crate::keyspace::Keyspace;
-
-/// Field of a snapshot: the log that was being written when it was taken.
-pub const LOG_ID_FIELD: &str = "seendb-log-id";
-/// Field of a snapshot: the position of its cut in that log.
-pub const LOG_POSITION_FIELD: &str = "seendb-log-position";
-/// Field of a snapshot: when it was begun, in milliseconds since 1970.
-pub const MOMENT_FIELD: &str = "seendb-moment";
 
 /// Where data are, and how they are to be loaded.
 pub struct Recovery {
@@ -87,9 +81,22 @@ pub struct Loaded {
     /// Keys that were dropped because their life was over.
     pub expired: u64,
     /// There is a log that was not loaded.
-    pub log_left: bool,
+    pub log_left: Option<LogLeft>,
+    /// What the snapshot that was loaded has of logs.
+    pub origin: Origin,
     /// The snapshot holds what was not loaded: keys of other types, or damaged ones.
     pub has_more: bool,
+    /// The log needs another base: the one that it is on is damaged.
+    pub wants_base: bool,
+}
+
+/// A log that was not loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogLeft {
+    /// The snapshot has all of it.
+    Done,
+    /// It may have changes that the snapshot lacks.
+    Open,
 }
 
 /// Where the data came from.
@@ -102,6 +109,15 @@ pub enum Source {
     Log(Box<LogEnd>),
 }
 
+/// Which of the two is loaded.
+enum Choice {
+    Snapshot(LogLeft),
+    /// The snapshot may have something that the log lacks.
+    Log {
+        has_more: bool,
+    },
+}
+
 /// Data were not loaded: the sentence for the operator.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
@@ -109,6 +125,28 @@ pub struct RecoveryError(pub String);
 
 /// What can be done about damage.
 const ADVICE: &str = "; 'seendb check' tells more, 'load-damaged yes' loads what is sound";
+
+/// What can be done about a log that cannot be read.
+fn advice(error: &LogError, log: &Path) -> String {
+    let folder = origin::shell_word(log);
+    match error {
+        LogError::Damaged(_) => format!(
+            "; 'seendb check {folder}' tells more, 'load-damaged yes' or 'seendb check --fix {folder}' takes what comes before \
+             and keeps the rest beside it"
+        ),
+        LogError::Manifest(_) => format!(
+            "; 'seendb check --fix {folder}' makes the manifest again if the other files are whole; else move the folder away \
+             and restore a backup"
+        ),
+        LogError::Io { .. } | LogError::Segment { .. } => {
+            format!("; put right what keeps it from being read, or move {folder} away and restore a backup")
+        }
+    }
+}
+
+fn count(number: u64, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
 
 fn in_file(path: &Path) -> impl Fn(&dyn Display) -> RecoveryError {
     move |reason| RecoveryError(format!("cannot load '{}': {reason}", path.display()))
@@ -127,18 +165,15 @@ impl Recovery {
     }
 
     fn load(&self, keyspace: &Keyspace, progress: &LoadProgress) -> Result<Loaded, RecoveryError> {
-        let fail = in_file(&self.log);
         let snapshot = self.look_at_snapshot()?;
         let mut warnings = Vec::new();
         let reader = match self.open_log() {
             Err(error) if !self.appendonly => {
                 warnings.push(format!("'{}' holds a log that cannot be read: {error}", self.log.display()));
-                return Ok(Loaded {
-                    log_left: true,
-                    ..self.load_snapshot(snapshot.as_ref(), keyspace, progress, warnings)?
-                });
+                let loaded = self.load_snapshot(snapshot.as_ref(), keyspace, progress, warnings)?;
+                return Ok(Loaded { log_left: Some(LogLeft::Open), ..loaded });
             }
-            reader => reader.map_err(|error| fail(&error))?,
+            reader => reader.map_err(|error| self.unreadable(&error))?,
         };
         let Some(reader) = reader else {
             if self.appendonly {
@@ -146,64 +181,144 @@ impl Recovery {
             }
             return self.load_snapshot(snapshot.as_ref(), keyspace, progress, warnings);
         };
-        match self.prefers_snapshot(&reader, snapshot.as_ref(), &mut warnings)? {
-            true => {
-                Ok(Loaded { log_left: true, ..self.load_snapshot(snapshot.as_ref(), keyspace, progress, warnings)? })
+        let choice = match self.appendonly {
+            true => self.choose(reader.manifest(), snapshot.as_ref(), &mut warnings)?,
+            false => Choice::Snapshot(self.log_left(reader.manifest(), snapshot.as_ref(), &mut warnings)),
+        };
+        match choice {
+            Choice::Snapshot(left) => {
+                let loaded = self.load_snapshot(snapshot.as_ref(), keyspace, progress, warnings)?;
+                Ok(Loaded { log_left: Some(left), ..loaded })
             }
-            false => self.load_log(reader, keyspace, progress, warnings),
+            Choice::Log { has_more } => Ok(Loaded { has_more, ..self.load_log(reader, keyspace, progress, warnings)? }),
         }
     }
 
-    /// Whether the snapshot is loaded although there is a log.
-    fn prefers_snapshot(
+    /// Whether the log is loaded that is there, or the snapshot.
+    fn choose(
         &self,
-        reader: &LogReader,
+        manifest: &Manifest,
         snapshot: Option<&SnapshotHead>,
         warnings: &mut Vec<String>,
-    ) -> Result<bool, RecoveryError> {
-        let fail = in_file(&self.log);
-        let manifest = reader.manifest().clone();
-        let own = snapshot.filter(|snapshot| snapshot.log_id == Some(manifest.id.to_string()));
-        let saved = own.and_then(|snapshot| snapshot.log_position);
-        // One that names this log says more exactly which is later: both may be of the same millisecond.
-        let foreign = snapshot.filter(|_| own.is_none());
-        let after_end = foreign.zip(manifest.closed).is_some_and(|(snapshot, closed)| snapshot.moment >= closed);
-        if !self.appendonly {
-            let has_more =
-                || self.log_end().is_ok_and(|end| end.is_some_and(|end| saved.is_none_or(|saved| saved < end)));
-            if !after_end && has_more() {
-                warnings.push(format!(
-                    "'{}' holds a log, which is not loaded because 'appendonly' is 'no', and may hold changes that the snapshot lacks",
-                    self.log.display()
-                ));
-            }
-            return Ok(true);
-        }
-        if after_end {
-            warnings.push(format!(
-                "the log in '{}' was switched off before '{}' was saved: the snapshot is loaded, and a new log is begun",
-                self.log.display(),
-                self.snapshot.display()
-            ));
-            return Ok(true);
-        }
-        if let Some(position) = saved {
-            // Reading the whole log twice is dear, but this is asked only where there is a snapshot of it.
+    ) -> Result<Choice, RecoveryError> {
+        let all_in_log = Choice::Log { has_more: false };
+        let Some(snapshot) = snapshot else { return Ok(all_in_log) };
+        let (log, file) = (self.log.display(), self.snapshot.display());
+        if let Some(position) = snapshot.origin.position_in(&manifest.id) {
+            // One that names this log says more exactly which is later: both may be of the same millisecond. Reading the whole
+            // log twice is dear, but this is asked only where there is a snapshot of it.
             let end = match self.log_end() {
                 // Up to there it would be loaded.
                 Err(LogError::Damaged(damage)) if self.load_damaged => Some(damage.position),
-                end => end.map_err(|error| fail(&error))?,
+                end => end.map_err(|error| self.unreadable(&error))?,
             };
-            if end.is_some_and(|end| end < position) {
+            if end.is_some_and(|end| end < position || (end == position && snapshot.origin.beyond)) {
                 warnings.push(format!(
-                    "the log in '{}' ends before '{}' was saved: the snapshot is loaded, and a new log is begun",
-                    self.log.display(),
-                    self.snapshot.display()
+                    "the log in '{log}' ends before '{file}' was saved: the snapshot is loaded, and a new log is begun"
                 ));
-                return Ok(true);
+                return Ok(Choice::Snapshot(LogLeft::Done));
+            }
+            if !snapshot.origin.beyond {
+                return Ok(all_in_log);
             }
         }
-        Ok(false)
+        if let Some(closed) = manifest.closed {
+            if snapshot.moment >= closed {
+                warnings.push(format!(
+                    "the log in '{log}' was switched off before '{file}' was saved: the snapshot is loaded, and a new log is begun"
+                ));
+                return Ok(Choice::Snapshot(LogLeft::Done));
+            }
+            return Ok(all_in_log);
+        }
+        let begun = self.base_moment(manifest);
+        if snapshot.moment <= begun {
+            return Ok(all_in_log);
+        }
+        let written = self.last_written(manifest);
+        if snapshot.moment > written {
+            return Err(self.two_histories(manifest, snapshot, written));
+        }
+        warnings.push(format!(
+            "'{file}' was not made from the log in '{log}', which was written later and is loaded: the snapshot is not, and \
+             is kept under another name before the next one takes its place"
+        ));
+        Ok(Choice::Log { has_more: true })
+    }
+
+    /// What to say of a log where none is asked for.
+    fn log_left(&self, manifest: &Manifest, snapshot: Option<&SnapshotHead>, warnings: &mut Vec<String>) -> LogLeft {
+        let position = snapshot.and_then(|snapshot| snapshot.origin.position_in(&manifest.id));
+        let has_all = match position {
+            Some(position) => self.log_end().is_ok_and(|end| end.is_some_and(|end| end <= position)),
+            None => snapshot.zip(manifest.closed).is_some_and(|(snapshot, closed)| snapshot.moment >= closed),
+        };
+        if has_all {
+            return LogLeft::Done;
+        }
+        warnings.push(format!(
+            "'{}' holds a log, which is not loaded because 'appendonly' is 'no', and may hold changes that the snapshot \
+             lacks; to load it, end this server with SHUTDOWN NOSAVE before it saves anything, and start it with \
+             'appendonly yes'",
+            self.log.display()
+        ));
+        LogLeft::Open
+    }
+
+    /// When the base of a log was saved, in milliseconds since 1970: older snapshots were there before the log.
+    fn base_moment(&self, manifest: &Manifest) -> u64 {
+        let base = manifest.base.as_ref().and_then(|base| self.files.open(&self.log.join(&base.file)).ok());
+        base.and_then(|file| SnapshotHead::read(&*file).ok()).map_or(0, |head| head.moment)
+    }
+
+    /// When a log was written last, in milliseconds since 1970; 0 where no file system can tell.
+    fn last_written(&self, manifest: &Manifest) -> u64 {
+        let names = manifest.segments.iter().map(|segment| &*segment.file);
+        let modified = |name| self.files.modified(&self.log.join(name)).ok().flatten();
+        names.filter_map(modified).max().unwrap_or(0)
+    }
+
+    /// Neither the log nor the snapshot has all: only the operator can say which counts.
+    fn two_histories(&self, manifest: &Manifest, snapshot: &SnapshotHead, written: u64) -> RecoveryError {
+        let keys = |path: &Path| {
+            let walked = self
+                .files
+                .open(path)
+                .ok()
+                .and_then(|file| read::walk(&*file, true, &read::Progress::default(), &mut |_| {}).ok());
+            walked.map_or_else(|| "an unknown number of keys".to_owned(), |report| count(report.keys, "key"))
+        };
+        let base = manifest.base.as_ref().map_or_else(|| "no keys".to_owned(), |base| keys(&self.log.join(&base.file)));
+        let changes = self.records_in_log().map_or_else(|_| "changes".to_owned(), |records| count(records, "change"));
+        let aside = |path: &Path| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let other = path.with_file_name(format!("{name}.aside-{}", snapshot.moment));
+            format!("mv {} {}", origin::shell_word(path), origin::shell_word(&other))
+        };
+        RecoveryError(format!(
+            "cannot tell which data count: '{}' ({}, saved {}) is later than the log in '{}' (begun with {base}, {changes} \
+             since, last written {}), but lacks some of it; nothing was changed. To load the log: {}; to load the snapshot \
+             instead: {}; then start again",
+            self.snapshot.display(),
+            keys(&self.snapshot),
+            origin::utc(snapshot.moment),
+            self.log.display(),
+            origin::utc(written),
+            aside(&self.snapshot),
+            aside(&self.log),
+        ))
+    }
+
+    fn records_in_log(&self) -> Result<u64, LogError> {
+        let (mut records, Some(mut reader)) = (0, self.open_log()?) else { return Ok(0) };
+        while let Some(batch) = reader.next_batch()? {
+            // What is no record is found when the log is loaded.
+            let _ = for_each_record(batch.records, |_| -> Result<(), Malformed> {
+                records += 1;
+                Ok(())
+            });
+        }
+        Ok(records)
     }
 
     /// A log without its manifest must not be taken for nothing, and removed when a new one is begun.
@@ -213,13 +328,18 @@ impl Recovery {
             let has_records = || segment::has_records(&*self.files.open(&self.log.join(&name))?);
             if is_segment && has_records().map_err(|error| in_file(&self.log.join(&name))(&error))? {
                 return Err(in_file(&self.log)(&format!(
-                    "'{}' has changes, but there is no manifest that says what they belong to; put it back, or move the \
-                     folder away to begin a new log",
-                    name.display()
+                    "'{}' has changes, but there is no manifest that says what they belong to; put it back, or have \
+                     'seendb check --fix {}' make it again, or move the folder away to begin a new log",
+                    name.display(),
+                    origin::shell_word(&self.log)
                 )));
             }
         }
         Ok(())
+    }
+
+    fn unreadable(&self, error: &LogError) -> RecoveryError {
+        in_file(&self.log)(&format!("{error}{}", advice(error, &self.log)))
     }
 
     fn open_log(&self) -> Result<Option<LogReader>, LogError> {
@@ -232,7 +352,13 @@ impl Recovery {
 
     fn look_at_snapshot(&self) -> Result<Option<SnapshotHead>, RecoveryError> {
         match self.files.open(&self.snapshot) {
-            Ok(file) => Ok(Some(SnapshotHead::read(&*file).map_err(|error| in_file(&self.snapshot)(&error))?)),
+            Ok(file) => {
+                let mut head = SnapshotHead::read(&*file).map_err(|error| in_file(&self.snapshot)(&error))?;
+                if head.moment == 0 {
+                    head.moment = self.files.modified(&self.snapshot).ok().flatten().unwrap_or(0);
+                }
+                Ok(Some(head))
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(in_file(&self.snapshot)(&error)),
         }
@@ -245,9 +371,18 @@ impl Recovery {
         progress: &LoadProgress,
         mut warnings: Vec<String>,
     ) -> Result<Loaded, RecoveryError> {
-        if snapshot.is_none() {
-            return Ok(Loaded { source: Source::Nothing, warnings, expired: 0, log_left: false, has_more: false });
-        }
+        let Some(head) = snapshot else {
+            let (source, origin) = (Source::Nothing, Origin::default());
+            return Ok(Loaded {
+                source,
+                warnings,
+                expired: 0,
+                log_left: None,
+                origin,
+                has_more: false,
+                wants_base: false,
+            });
+        };
         let now = Some(keyspace.clock().now());
         let report = self.read(&self.snapshot, keyspace, now, &progress.snapshot)?;
         if report.keys == 0 && report.dropped.count > 0 {
@@ -259,7 +394,17 @@ impl Recovery {
         }
         self.tell(&self.snapshot, &report, &mut warnings);
         let has_more = !report.skipped.is_empty() || report.dropped.count > 0;
-        Ok(Loaded { source: Source::Snapshot, warnings, expired: report.expired, log_left: false, has_more })
+        // What was dropped is not included any more.
+        let origin = if report.dropped.count == 0 { head.origin.clone() } else { Origin::default() };
+        Ok(Loaded {
+            source: Source::Snapshot,
+            warnings,
+            expired: report.expired,
+            log_left: None,
+            origin,
+            has_more,
+            wants_base: false,
+        })
     }
 
     fn read(
@@ -284,18 +429,17 @@ impl Recovery {
         reader: &mut LogReader,
         keyspace: &Keyspace,
         progress: &LoadProgress,
+        failed: &Failed,
     ) -> Result<Option<Box<Damage>>, RecoveryError> {
-        let failed = Failed::default();
         std::thread::scope(|scope| {
-            let mut redo = Redo::new(scope, self.threads, keyspace, &failed);
+            let mut redo = Redo::new(scope, self.threads, keyspace, failed);
             loop {
                 let (done, _) = reader.progress();
                 progress.log_bytes_done.store(done, Ordering::Relaxed);
                 let (batch, damage) = match reader.next_batch() {
                     Ok(batch) => (batch, None),
                     Err(LogError::Damaged(damage)) if self.load_damaged => (None, Some(damage)),
-                    Err(LogError::Damaged(damage)) => return Err(in_file(&self.log)(&format!("{damage}{ADVICE}"))),
-                    Err(error) => return Err(in_file(&self.log)(&error)),
+                    Err(error) => return Err(self.unreadable(&error)),
                 };
                 let Some(batch) = batch else {
                     return redo.finish().map(|()| damage).map_err(|error| in_file(&self.log)(&error));
@@ -308,6 +452,21 @@ impl Recovery {
                 progress.records.fetch_add(count, Ordering::Relaxed);
             }
         })
+    }
+
+    /// A damaged base goes when another one takes its place, but not what may be in it.
+    fn keep_damaged(&self, path: &Path, warnings: &mut Vec<String>) -> Result<(), RecoveryError> {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let kept = path.with_file_name(format!("{name}{}", repair::SUFFIX));
+        match self.files.link(path, &kept) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                let fail = in_file(path);
+                return Err(fail(&format!("it is damaged, and cannot be kept as '{}': {error}", kept.display())));
+            }
+            _ => {}
+        }
+        warnings.push(format!("the damaged base is kept as '{}', and a new one is written", kept.display()));
+        Ok(())
     }
 
     /// Cut a log at its damage, so that it can be continued; what is cut off is kept beside it.
@@ -345,66 +504,49 @@ impl Recovery {
     ) -> Result<Loaded, RecoveryError> {
         let fail = in_file(&self.log);
         progress.log_bytes.store(reader.progress().1, Ordering::Relaxed);
+        let mut wants_base = false;
         if let Some(base) = &reader.manifest().base {
             let path = self.log.join(&base.file);
+            if self.files.open(&path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+                return Err(in_file(&path)(&format!(
+                    "the log's base is not there, without which it cannot be loaded; put it back, or move {} away and restore \
+                     a backup",
+                    origin::shell_word(&self.log)
+                )));
+            }
             let report = self.read(&path, keyspace, None, &progress.snapshot)?;
             self.tell(&path, &report, &mut warnings);
+            if report.dropped.count > 0 {
+                self.keep_damaged(&path, &mut warnings)?;
+                wants_base = true;
+            }
         }
-        if let Some(damage) = self.redo(&mut reader, keyspace, progress)? {
+        let failed = if wants_base { Failed::lenient() } else { Failed::default() };
+        let damage = self.redo(&mut reader, keyspace, progress, &failed)?;
+        if failed.unfitting() > 0 {
+            warnings.push(format!(
+                "'{}': {} of keys that the damaged base lacks were stepped over",
+                self.log.display(),
+                count(failed.unfitting(), "change")
+            ));
+        }
+        if let Some(damage) = damage {
             reader = self.repair(&damage, &mut warnings)?;
         }
-        let end = reader.finish().map_err(|error| fail(&error))?;
+        let end = reader.finish().map_err(|error| self.unreadable(&error))?;
         if let Some(torn) = &end.torn {
             if !self.load_truncated {
-                let text = format!("{torn}; 'aof-load-truncated yes' starts without the cut-off end");
+                let text = format!("{torn}; 'aof-load-truncated yes' starts without it, and keeps it beside the log");
                 return Err(fail(&text));
             }
-            warnings.push(format!("'{}': {torn}", self.log.display()));
+            let kept = match repair::keep_torn(&*self.files, &self.log, torn) {
+                Ok(Some(name)) => format!("kept as '{}'", self.log.join(name).display()),
+                Ok(None) => "there is nothing to keep".to_owned(),
+                Err(error) => format!("cannot be kept: {error}"),
+            };
+            warnings.push(format!("'{}': {torn}; cut off, and {kept}", self.log.display()));
         }
-        Ok(Loaded { source: Source::Log(Box::new(end)), warnings, expired: 0, log_left: false, has_more: false })
-    }
-}
-
-/// What the beginning of a snapshot says of it.
-#[derive(Default)]
-struct SnapshotHead {
-    log_id: Option<String>,
-    log_position: Option<u64>,
-    /// When it was begun, in milliseconds since 1970; 0 if it does not say so.
-    moment: u64,
-}
-
-impl SnapshotHead {
-    fn read(file: &dyn super::files::File) -> io::Result<Self> {
-        const MOST_BYTES: usize = 4096;
-        const MAGIC_BYTES: usize = 9;
-        const AUX: u8 = 0xfa;
-        let mut bytes = vec![0; MOST_BYTES];
-        let count = file.read_full_at(&mut bytes, 0)?;
-        let mut head = Self::default();
-        let mut reader = Reader::new(bytes[..count].get(MAGIC_BYTES..).unwrap_or_default());
-        while reader.byte().is_ok_and(|opcode| opcode == AUX) {
-            // Whatever is wrong here is found when the file is loaded.
-            let (Ok(name), Ok(value)) = (RdbString::read(&mut reader), RdbString::read(&mut reader)) else { break };
-            let (name, value) = (text(&name), text(&value));
-            match &*name {
-                LOG_ID_FIELD => head.log_id = Some(value),
-                LOG_POSITION_FIELD => head.log_position = value.parse().ok(),
-                MOMENT_FIELD => head.moment = value.parse().unwrap_or(0),
-                // Redis gives seconds.
-                "ctime" if head.moment == 0 => head.moment = value.parse::<u64>().unwrap_or(0).saturating_mul(1000),
-                _ => {}
-            }
-        }
-        Ok(head)
-    }
-}
-
-/// A short string as text; nothing if it is compressed.
-fn text(string: &RdbString<'_>) -> String {
-    match string {
-        RdbString::Raw(bytes) => String::from_utf8_lossy(bytes).into_owned(),
-        RdbString::Integer(number) => number.to_string(),
-        RdbString::Lzf { .. } => String::new(),
+        let (source, origin) = (Source::Log(Box::new(end)), Origin::default());
+        Ok(Loaded { source, warnings, expired: 0, log_left: None, origin, has_more: false, wants_base })
     }
 }

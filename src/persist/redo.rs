@@ -3,6 +3,7 @@
 //! Changes of different keys do not depend on each other, so each key's are done by one thread, in their order. What concerns
 //! several keys (a copy, a new name, a flush) is done when all before it are done, and before all that follow.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread::{Scope, ScopedJoinHandle};
@@ -37,15 +38,32 @@ pub struct Redo<'scope, 'env> {
 
 /// The first failure of all threads.
 #[derive(Debug, Default)]
-pub struct Failed(Mutex<Option<NotRedone>>);
+pub struct Failed {
+    first: Mutex<Option<NotRedone>>,
+    /// Keys are missing, so records that speak of them are stepped over, and counted.
+    lenient: bool,
+    unfitting: AtomicU64,
+}
 
 impl Failed {
+    /// For a log whose base was not loaded as a whole: what does not fit what is there is stepped over.
+    #[must_use]
+    pub fn lenient() -> Self {
+        Self { lenient: true, ..Self::default() }
+    }
+
+    /// Records that were stepped over.
+    #[must_use]
+    pub fn unfitting(&self) -> u64 {
+        self.unfitting.load(Ordering::Relaxed)
+    }
+
     fn note(&self, error: NotRedone) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        self.first.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
     }
 
     fn outcome(&self) -> Result<(), NotRedone> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
+        self.first.lock().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
     }
 }
 
@@ -90,7 +108,7 @@ impl<'scope, 'env> Redo<'scope, 'env> {
             match self.lane_of(record) {
                 None => {
                     self.finish()?;
-                    Ok(redo(self.keyspace, record)?)
+                    Ok(redo(self.keyspace, record, self.failed)?)
                 }
                 Some(lane) => self.hand(lane, bytes),
             }
@@ -157,7 +175,7 @@ fn serve(work: &Receiver<Piece>, keyspace: &Keyspace, failed: &Failed) {
         match piece {
             Piece::Tell(tell) => drop(tell.send(())),
             Piece::Records(records) => {
-                if let Err(error) = redo_all(keyspace, &records) {
+                if let Err(error) = redo_all(keyspace, &records, failed) {
                     failed.note(error);
                 }
             }
@@ -165,16 +183,22 @@ fn serve(work: &Receiver<Piece>, keyspace: &Keyspace, failed: &Failed) {
     }
 }
 
-fn redo_all(keyspace: &Keyspace, records: &[u8]) -> Result<(), NotRedone> {
+fn redo_all(keyspace: &Keyspace, records: &[u8], failed: &Failed) -> Result<(), NotRedone> {
     let mut rest = records;
     while !rest.is_empty() {
         let (record, after) = decode(rest)?;
-        redo(keyspace, &record)?;
+        redo(keyspace, &record, failed)?;
         rest = after;
     }
     Ok(())
 }
 
-fn redo(keyspace: &Keyspace, record: &Record<'_>) -> Result<(), ReplayError> {
-    record.change.with(|effect| apply(keyspace, record.db, record.name, effect))
+fn redo(keyspace: &Keyspace, record: &Record<'_>, failed: &Failed) -> Result<(), ReplayError> {
+    match record.change.with(|effect| apply(keyspace, record.db, record.name, effect)) {
+        Err(ReplayError::Unfitting) if failed.lenient => {
+            failed.unfitting.fetch_add(1, Ordering::Relaxed);
+            Ok(())
+        }
+        outcome => outcome,
+    }
 }

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use fastrand::Rng;
 use parking_lot::Mutex;
 
-use super::files::{File, Files};
+use super::files::{File, Files, Identity};
 
 /// What a power loss keeps or drops as one.
 const SECTOR_BYTES: usize = 512;
@@ -83,6 +83,8 @@ struct Inode {
     safe: Vec<u8>,
     /// What is not safe, in its order.
     changes: Vec<Change>,
+    /// When it was changed last, in milliseconds since 1970.
+    modified: u64,
 }
 
 #[derive(Clone)]
@@ -168,7 +170,7 @@ impl SimulatedFiles {
             return;
         };
         let (seen, safe) = (content.to_vec(), content.to_vec());
-        disk.inodes.push(Inode { seen, safe, changes: Vec::new() });
+        disk.inodes.push(Inode { seen, safe, changes: Vec::new(), modified: unix_ms() });
         let inode = Some(disk.inodes.len() - 1);
         for (ancestor, inode) in path.ancestors().zip([inode].into_iter().chain(std::iter::repeat(None))) {
             disk.names.insert(ancestor.to_owned(), inode);
@@ -300,6 +302,7 @@ impl Inode {
     fn change(&mut self, change: Change) {
         change.apply(&mut self.seen);
         self.changes.push(change);
+        self.modified = unix_ms();
     }
 
     fn sync(&mut self) {
@@ -355,6 +358,10 @@ fn write_in_part(content: &mut Vec<u8>, offset: usize, bytes: &[u8], random: &mu
             }
         }
     }
+}
+
+fn unix_ms() -> u64 {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_millis() as u64
 }
 
 /// An open file of the disk.
@@ -440,6 +447,10 @@ impl File for SimulatedFile {
             inode.change(Change::Length(usize::try_from(length).map_err(|_| io::ErrorKind::FileTooLarge)?));
             Ok(())
         })
+    }
+
+    fn identity(&self) -> io::Result<Option<Identity>> {
+        Ok(Some(Identity { device: 0, inode: self.inode as u64 }))
     }
 
     fn length(&self) -> io::Result<u64> {
@@ -532,6 +543,33 @@ impl Files for SimulatedFiles {
             }
             let inside = disk.names.keys().filter(|path| path.parent() == Some(folder));
             Ok(inside.filter_map(|path| path.file_name()).map(PathBuf::from).collect())
+        })
+    }
+
+    // These look at what is known anyway, and never fail of themselves: they are called by the clock, and a failure is to come
+    // after a number of other calls.
+
+    fn identity(&self, path: &Path) -> io::Result<Option<Identity>> {
+        match self.0.lock().names.get(path) {
+            Some(inode) => Ok(inode.map(|inode| Identity { device: 0, inode: inode as u64 })),
+            None => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+
+    fn modified(&self, path: &Path) -> io::Result<Option<u64>> {
+        let disk = self.0.lock();
+        disk.inode_of(path).map(|inode| Some(disk.inodes[inode].modified))
+    }
+
+    fn remove_folder(&self, path: &Path) -> io::Result<()> {
+        self.0.lock().step(Needs::Nothing, |disk| {
+            let is_empty = disk.names.keys().all(|name| name.parent() != Some(path));
+            match disk.names.get(path) {
+                Some(None) if is_empty => disk.change_name(NameChange::Remove(path.to_owned())),
+                Some(None) => return Err(io::ErrorKind::DirectoryNotEmpty.into()),
+                _ => return Err(io::ErrorKind::NotFound.into()),
+            }
+            Ok(())
         })
     }
 

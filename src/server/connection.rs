@@ -358,11 +358,16 @@ impl<S: Stream> Connection<'_, S> {
         if !log.confirms() {
             return;
         }
+        // What others commit while this one leads is not waited for.
+        let confirmed = log.confirm(unconfirmed.since);
         if let Some(lead) = log.lead() {
             tokio::task::yield_now().await;
-            lead.sync();
+            while lead.waits() {
+                tokio::task::yield_now().await;
+            }
+            self.shared.workers.syncing(self.worker, || lead.sync());
         }
-        let Err(reason) = log.confirm(unconfirmed.since).await else { return };
+        let Err(reason) = confirmed.await else { return };
         if let Some(buffers) = &mut self.buffers {
             buffers.output.truncate(unconfirmed.from);
             let text = format!(

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use super::beside::Beside;
 use super::priority::stand_back;
 use super::waiting::block_on;
 use crate::commands::context::{Begun, ChangeGate, Job, JobDone, JobOutcome, ShutDown, Task};
@@ -22,8 +23,9 @@ use crate::keyspace::snapshot::Snapshot;
 use crate::persist::files::{Files, FolderLock};
 use crate::persist::live::{Gate, LiveLog, SyncPolicy};
 use crate::persist::log::reader::read_manifest;
-use crate::persist::log::{Base, LogWriter, SEGMENT_BYTES, next_base_name, remove_unnamed_bases};
-use crate::persist::recovery::{LOG_ID_FIELD, LOG_POSITION_FIELD, LoadProgress, MOMENT_FIELD};
+use crate::persist::log::{Base, LogId, LogWriter, SEGMENT_BYTES, next_base_name, remove_unnamed_bases};
+use crate::persist::origin::{MOMENT_FIELD, Origin};
+use crate::persist::recovery::{LoadProgress, LogLeft};
 use crate::persist::snapshot::save::{self, save};
 
 /// Sizes and times that tests choose smaller.
@@ -35,16 +37,24 @@ pub(super) struct Scale {
     pub(super) retry: Duration,
     /// A base that the log needs to go on at all is tried again sooner.
     pub(super) needed_retry: Duration,
+    /// How often it is looked whether the log's files are still where they were.
+    pub(super) look: Duration,
+    /// An end that fails is tried again for so long.
+    pub(super) end_patience: Duration,
 }
 
 impl Default for Scale {
     fn default() -> Self {
-        Self { segment_bytes: SEGMENT_BYTES, retry: Duration::from_secs(5), needed_retry: Duration::from_secs(1) }
+        let (retry, second) = (Duration::from_secs(5), Duration::from_secs(1));
+        Self { segment_bytes: SEGMENT_BYTES, retry, needed_retry: second, look: second, end_patience: retry }
     }
 }
 
 /// Who waits for a sync while the log fails looks again after this time.
 const SYNC_RETRY: Duration = Duration::from_millis(50);
+
+/// An end that fails is tried again after this time.
+const END_RETRY: Duration = Duration::from_millis(100);
 
 /// What a file for a client is called, behind `temp-` and the number of the process.
 pub(super) const BACKUP_NAME: &str = "backup.rdb";
@@ -121,12 +131,20 @@ pub(super) struct State {
     changes_saved: u64,
     save_points: Vec<SavePoint>,
     log_id: Option<String>,
-    /// There was a log, or an attempt to begin one, by this process.
-    pub(super) had_log: bool,
+    /// What the keys have of logs that are written no more.
+    pub(super) origin: Origin,
     /// There is a log that was not loaded.
-    pub(super) foreign_log: bool,
+    pub(super) foreign_log: Option<LogLeft>,
+    /// The keyspace's count of changes when all was loaded.
+    changes_loaded: u64,
     /// The snapshot holds what was not loaded: keys of other types, or damaged ones.
     pub(super) has_more: bool,
+    /// A log that was not loaded, and is not where it was.
+    to_put_back: Option<Beside>,
+    /// The log needs a new base, since what it is on is damaged.
+    pub(super) wants_base: bool,
+    /// When it was looked last where the log's files are.
+    looked: Instant,
     /// The cut of the log's base, and how long its file is.
     cut: u64,
     pub(super) base_bytes: u64,
@@ -183,9 +201,13 @@ impl Durability {
             changes_saved: 0,
             save_points: settings.save_points(),
             log_id: None,
-            had_log: false,
-            foreign_log: false,
+            origin: Origin::default(),
+            foreign_log: None,
+            changes_loaded: 0,
             has_more: false,
+            to_put_back: None,
+            wants_base: false,
+            looked: Instant::now(),
             cut: 0,
             base_bytes: 0,
             rewritten_bytes: 0,
@@ -238,40 +260,15 @@ impl Durability {
     /// Another process has it, or it cannot be made.
     pub(super) fn lock_folder(&self) -> Result<(), String> {
         let folder = self.log_folder();
-        let refused =
-            |reason: &dyn std::fmt::Display| format!("cannot write the log in '{}': {reason}", folder.display());
-        self.files.create_folder(&folder).map_err(|error| refused(&error))?;
+        let refused = |reason: &str| format!("cannot write the log in '{}': {reason}", folder.display());
+        self.files.create_folder(&folder).map_err(|error| refused(&told(&error)))?;
         let mut lock = self.folder_lock.lock();
         if lock.is_none() {
             *lock = Some(self.files.lock_folder(&folder).map_err(|error| match error.kind() {
-                std::io::ErrorKind::WouldBlock => refused(&"another process uses it"),
-                _ => refused(&error),
+                std::io::ErrorKind::WouldBlock => refused("another process uses it"),
+                _ => refused(&told(&error)),
             })?);
         }
-        Ok(())
-    }
-
-    /// Keep a log that was not loaded under another name: another one is about to be begun.
-    ///
-    /// # Errors
-    /// It cannot be kept.
-    fn set_log_aside(&self) -> Result<(), String> {
-        let mut state = self.state.lock();
-        if !state.foreign_log {
-            return Ok(());
-        }
-        let folder = self.log_folder();
-        let name = folder.file_name().unwrap_or_default().to_string_lossy();
-        let kept = folder.with_file_name(format!("{name}.replaced-{}", unix_ms()));
-        let parent = folder.parent().unwrap_or(Path::new(""));
-        let renamed = self.files.rename(&folder, &kept).and_then(|()| self.files.sync_folder(parent));
-        renamed.map_err(|error| {
-            format!("the log in '{}' was not loaded, and cannot be kept: {error}", folder.display())
-        })?;
-        tracing::warn!("the log that was not loaded is kept in '{}'", kept.display());
-        state.foreign_log = false;
-        drop(state);
-        self.unlock_folder();
         Ok(())
     }
 
@@ -448,9 +445,13 @@ impl Durability {
         }
         self.look_at_failures(&state);
         let switches = state.log_scheduled.as_ref().is_some_and(|scheduled| scheduled.switch);
-        if kind == Kind::FirstBase && outcome.is_err() && !switches {
-            // There is no log, so the setting must not say that there is one.
-            let _ = self.settings.set(&[(b"appendonly", b"no")]);
+        if outcome.is_err() && !switches {
+            // The setting says what there is: no log that could not be begun, and one that could not be ended.
+            let _ = match kind {
+                Kind::FirstBase => self.settings.set(&[(b"appendonly", b"no")]),
+                Kind::LastSync => self.settings.set(&[(b"appendonly", b"yes")]),
+                _ => Ok(Vec::new()),
+            };
         }
         self.start_next(&mut state);
         drop(state);
@@ -530,19 +531,7 @@ impl Durability {
             moment = unix_ms();
         });
         let mut fields = vec![(MOMENT_FIELD, moment.to_string())];
-        let (id, had_log) = {
-            let state = self.state.lock();
-            (state.log_id.clone(), state.had_log)
-        };
-        let place = match (logged, id) {
-            (true, id) => id.map(|id| (id, position)),
-            (false, _) if had_log => self.ended_log().map(|id| (id, u64::MAX)),
-            (false, _) => None,
-        };
-        if let Some((id, position)) = place {
-            fields.push((LOG_ID_FIELD, id));
-            fields.push((LOG_POSITION_FIELD, position.to_string()));
-        }
+        fields.extend(self.origin(logged.then_some(position), changes).fields());
         save(&*self.files, path, snapshot, &self.options(fields), progress)
             .map_err(|error| format!("'{}': {error}", path.display()))?;
         Ok(changes)
@@ -559,55 +548,164 @@ impl Durability {
         Ok(JobDone::File(Arc::new(file)))
     }
 
-    /// The log on disk that has ended, though this may not stand in its manifest: a snapshot that is taken now has more than
-    /// it, and says so by a position that it never reaches.
-    fn ended_log(&self) -> Option<String> {
-        let manifest = read_manifest(&*self.files, &self.log_folder());
-        manifest.ok().flatten().map(|manifest| manifest.id.to_string())
+    /// What a snapshot has of logs that was cut at this position of the log, if there is one, and at this count of changes.
+    fn origin(&self, position: Option<u64>, changes: u64) -> Origin {
+        let state = self.state.lock();
+        match (position, &state.log_id) {
+            (Some(position), Some(id)) => Origin { logs: vec![(id.clone(), position)], beyond: false },
+            (Some(_), None) => Origin::default(),
+            (None, _) => {
+                let beyond = state.origin.beyond || changes != state.changes_loaded;
+                Origin { beyond, ..state.origin.clone() }
+            }
+        }
     }
 
     fn make_base(self: &Arc<Self>, kind: Kind, progress: &save::Progress) -> Result<(), String> {
-        let made = self.try_base(kind, progress);
-        if made.is_err() && kind == Kind::FirstBase {
+        if kind == Kind::Base {
+            return self.try_base(kind, None, progress);
+        }
+        if !self.put_back() {
+            return Err("the log that was not loaded has to be put back first".to_owned());
+        }
+        let beside = self.state.lock().foreign_log.map(|_| Beside::new(&self.log_folder()));
+        let made = self.try_base(kind, beside.as_ref(), progress);
+        if made.is_err() {
             // Whatever keeps it from being closed, its snapshots know that it has ended.
-            let _ = self.end_log();
+            self.give_up_log();
+        }
+        match (&beside, &made) {
+            (Some(beside), Ok(())) => {
+                tracing::warn!("the log that was not loaded is kept in '{}'", beside.kept.display());
+                self.state.lock().foreign_log = None;
+            }
+            (Some(beside), Err(_)) if !beside.undo(&*self.files) => {
+                tracing::error!(
+                    "the log that was not loaded is in '{}' now; it is put back as soon as that can be done",
+                    beside.kept.display()
+                );
+                self.state.lock().to_put_back = Some(beside.clone());
+            }
+            _ => {}
         }
         made
     }
 
-    /// Switch the log off: recording ends at one moment, and then what was recorded is written.
-    fn end_log(&self) -> Result<(), String> {
+    /// A log whose place another one could not take is put back; whether it is there.
+    fn put_back(&self) -> bool {
+        let Some(beside) = self.state.lock().to_put_back.take() else { return true };
+        let done = beside.undo(&*self.files);
+        if !done {
+            self.state.lock().to_put_back = Some(beside);
+        }
+        done
+    }
+
+    /// Do this while nobody changes anything: no group of changes is recorded by half.
+    fn between_changes(&self, switch: impl Fn(&LiveLog)) {
         loop {
             match self.keyspace.lock_all(|_| true) {
-                Ok(_held) => break self.live.stop_recording(),
+                Ok(_held) => break switch(&self.live),
                 Err(wait) => block_on(wait),
             }
         }
+    }
+
+    /// A log that could not be begun ends, whatever becomes of its files.
+    fn give_up_log(&self) {
+        self.between_changes(LiveLog::stop_recording);
+        let live = self.live.clone();
+        self.live.with_writer(move |slot| {
+            if let Some(mut writer) = slot.take() {
+                // Its snapshots tell the same.
+                let _ = writer.switch_off(unix_ms());
+            }
+            live.switch_off();
+        });
+        self.log_has_ended(self.live.position());
+        self.unlock_folder();
+    }
+
+    /// Switch the log off: it is closed, and then nothing is recorded any more. If it cannot be closed, it goes on, and has missed
+    /// nothing: until it is closed all is recorded, and under `always` waited for.
+    fn end_log(&self) -> Result<(), String> {
+        let failed = |error: String| format!("'{}': {error}; the log goes on", self.log_folder().display());
+        // What can fail is tried while the log can still go on as it is.
+        let live = self.live.clone();
+        let ready = self.live.with_writer(move |slot| {
+            let Some(writer) = slot else { return Ok(()) };
+            let ready = writer.prepare_switch_off(unix_ms()).map_err(|error| error.to_string());
+            if let Err(reason) = &ready
+                && writer.has_failed()
+            {
+                live.fail(reason.clone());
+            }
+            ready
+        });
+        if let Some(Err(reason)) = ready {
+            return Err(failed(reason));
+        }
         let live = self.live.clone();
         let closed = self.live.with_writer(move |slot| {
-            let closed = slot.take().map(|writer| writer.switch_off(unix_ms()));
-            live.switch_off();
-            closed
+            let Some(writer) = slot else { return Ok(live.position()) };
+            let closed = match live.holds_unwritten() {
+                false => writer.switch_off(unix_ms()).map_err(|error| error.to_string()),
+                true => Err("the last changes cannot be written".to_owned()),
+            };
+            if let Err(reason) = closed {
+                // What the files say now is not known: only a new base helps.
+                writer.give_up();
+                live.fail(reason.clone());
+                return Err(reason);
+            }
+            let end = writer.position();
+            *slot = None;
+            Ok(end)
         });
-        self.state.lock().log_id = None;
+        let end = match closed {
+            Some(Err(reason)) => return Err(failed(reason)),
+            Some(Ok(end)) => end,
+            None => self.live.position(),
+        };
+        self.between_changes(LiveLog::stop_recording);
+        let live = self.live.clone();
+        self.live.with_writer(move |_| live.switch_off());
+        self.log_has_ended(end);
         self.unlock_folder();
-        match closed.flatten() {
-            Some(Err(error)) => Err(format!("'{}': {error}", self.log_folder().display())),
-            _ => Ok(()),
+        Ok(())
+    }
+
+    /// From now on nothing is logged: the keys have all of the log, and may soon have more.
+    fn log_has_ended(&self, position: u64) {
+        let mut state = self.state.lock();
+        if let Some(id) = state.log_id.take() {
+            state.origin.include(id, position);
+            state.origin.beyond = true;
         }
     }
 
-    fn try_base(self: &Arc<Self>, kind: Kind, progress: &save::Progress) -> Result<(), String> {
-        let folder = self.log_folder();
-        let refused = |error: std::io::Error| format!("'{}': {error}", folder.display());
-        if kind == Kind::FirstBase {
-            self.set_log_aside()?;
-        } else if self.live.health().needs_base {
+    fn try_base(
+        self: &Arc<Self>,
+        kind: Kind,
+        beside: Option<&Beside>,
+        progress: &save::Progress,
+    ) -> Result<(), String> {
+        let place = self.log_folder();
+        let refused = |error: std::io::Error| format!("'{}': {}", place.display(), told(&error));
+        let needed = kind == Kind::Base && self.live.health().needs_base;
+        if needed {
             // The folder may be another one than that which was locked.
             self.unlock_folder();
         }
         self.lock_folder()?;
-        self.state.lock().had_log = true;
+        if needed {
+            self.refuse_other_log(&place)?;
+            self.files.sync_folder(place.parent().unwrap_or(Path::new("/"))).map_err(refused)?;
+        }
+        let (folder, lock) = match beside {
+            Some(beside) => (beside.folder.clone(), Some(beside.prepare(&*self.files).map_err(refused)?)),
+            None => (place.clone(), None),
+        };
         // If the disk is full, it must not get fuller with every attempt.
         self.live.with_writer({
             let (files, folder) = (self.files.clone(), folder.clone());
@@ -615,26 +713,40 @@ impl Durability {
         });
         let name = next_base_name(&*self.files, &folder).map_err(refused)?;
         let path = folder.join(&name);
-        let (mut cut, mut needed) = (0, false);
+        let (mut cut, mut needed, mut moment) = (0, false, 0);
+        let new_id = LogId::random();
+        if kind == Kind::FirstBase {
+            // Whatever becomes of it on disk: the keys have all that is in it.
+            self.state.lock().log_id = Some(new_id.to_string());
+        }
         let snapshot = self.cut(|| {
+            moment = unix_ms();
             if kind == Kind::FirstBase {
-                self.live.switch_on(self.live.position());
+                // Only a log that was begun on nothing begins at 0: so it is known of one that has lost its manifest.
+                self.live.switch_on(self.live.position().max(1));
             }
             (cut, needed) = self.live.cut();
         });
-        let bytes = save(&*self.files, &path, snapshot, &self.options(Vec::new()), progress).map_err(refused)?;
-        let (files, base, log_folder) = (self.files.clone(), Base { file: name, cut }, folder.clone());
+        // A manifest that is lost can be made again by what the files say of themselves.
+        let mut fields = vec![(MOMENT_FIELD, moment.to_string())];
+        fields.extend(self.origin(Some(cut), 0).fields());
+        let bytes = save(&*self.files, &path, snapshot, &self.options(fields), progress).map_err(refused)?;
+        let (files, base, beside) = (self.files.clone(), Base { file: name, cut }, beside.cloned());
         let segment_bytes = self.scale.segment_bytes;
         let put = self.live.with_writer(move |slot| match kind {
-            Kind::FirstBase => begin_on(slot, files, &log_folder, base, segment_bytes),
+            Kind::FirstBase => begin_on(slot, files, (&folder, beside), (new_id, base), segment_bytes),
             _ => put_base(slot, base, needed),
         });
         let id = match put {
             Some(Ok(id)) => id,
-            Some(Err(reason)) => return Err(format!("'{}': {reason}", folder.display())),
+            Some(Err(reason)) => return Err(format!("'{}': {reason}", place.display())),
             None => return Err("the log's thread is gone".to_owned()),
         };
+        if lock.is_some() {
+            *self.folder_lock.lock() = lock;
+        }
         let mut state = self.state.lock();
+        state.wants_base = false;
         (state.log_id, state.cut, state.base_bytes) = (Some(id), cut, bytes);
         state.rewritten_bytes = self.log_bytes(&state);
         drop(state);
@@ -643,6 +755,18 @@ impl Durability {
             block_on(self.live.confirm_all()).map_err(|unconfirmed| unconfirmed.0)?;
         }
         Ok(())
+    }
+
+    /// Somebody may have put another log in the place of the one that is lost: it is not written over.
+    fn refuse_other_log(&self, folder: &Path) -> Result<(), String> {
+        let found = read_manifest(&*self.files, folder).ok().flatten().map(|manifest| manifest.id.to_string());
+        match found {
+            Some(id) if self.state.lock().log_id.as_ref() != Some(&id) => Err(format!(
+                "'{}' holds another log than this server's: move it away, or end this server",
+                folder.display()
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// Switch the log on or off, as the setting says now, or when the job under way is over. The job is done when that is so on
@@ -669,7 +793,7 @@ impl Durability {
         self.live.switch_on(position);
         self.live.with_writer(move |slot| *slot = Some(writer));
         let mut state = self.state.lock();
-        (state.log_id, state.cut, state.base_bytes, state.had_log) = (Some(id), cut, base_bytes, true);
+        (state.log_id, state.cut, state.base_bytes) = (Some(id), cut, base_bytes);
         state.rewritten_bytes = self.log_bytes(&state);
     }
 
@@ -678,15 +802,41 @@ impl Durability {
         let mut state = self.state.lock();
         state.loaded = (keys, expired);
         state.changes_saved = self.keyspace.totals().2;
+        state.changes_loaded = state.changes_saved;
+    }
+
+    /// Whether a snapshot is to be taken at the end.
+    fn saves_at_end(&self, how: ShutDown) -> bool {
+        let state = self.state.lock();
+        // The log that is there may have more than was loaded: a snapshot of nothing but that would only stand in its way.
+        let is_idle = state.foreign_log == Some(LogLeft::Open) && self.keyspace.totals().2 == state.changes_loaded;
+        how.save.unwrap_or(!state.save_points.is_empty() && !is_idle)
     }
 
     /// What has to be done now and then.
     pub(super) fn tick(self: &Arc<Self>) {
         self.live.tick();
-        if self.loading.load(Ordering::Acquire) || self.ending.load(Ordering::Relaxed) {
+        let mut state = self.state.lock();
+        if self.loading.load(Ordering::Acquire) {
             return;
         }
-        let mut state = self.state.lock();
+        if self.ending.load(Ordering::Relaxed) {
+            // Only what the end itself needs.
+            if state.running.is_none() && self.live.health().needs_base {
+                self.start(&mut state, Kind::Base, Arc::default());
+            }
+            return;
+        }
+        if state.looked.elapsed() >= self.scale.look {
+            state.looked = Instant::now();
+            if self.live.is_on() {
+                self.live.look_at_files();
+            } else if state.to_put_back.is_some() && state.running.is_none() {
+                drop(state);
+                self.put_back();
+                state = self.state.lock();
+            }
+        }
         if let Some(kind) = self.due(&state) {
             self.start(&mut state, kind, Arc::default());
         }
@@ -702,6 +852,9 @@ impl Durability {
         let waits = |history: &History, retry| history.tried.is_some_and(|tried| tried.elapsed() < retry);
         if health.needs_base {
             return (!waits(&state.bases, self.scale.needed_retry)).then_some(Kind::Base);
+        }
+        if state.wants_base && self.live.is_on() && !waits(&state.bases, self.scale.retry) {
+            return Some(Kind::Base);
         }
         let (unsaved, age) = (changes.saturating_sub(state.changes_saved), state.last_save_at.elapsed());
         let point = state
@@ -735,20 +888,31 @@ impl Durability {
         if self.loading.load(Ordering::Acquire) {
             return Ok(());
         }
-        let saves = how.save.unwrap_or_else(|| !self.state.lock().save_points.is_empty());
-        let saved = match self.save_last(saves).await {
-            Ok(()) if self.live.is_on() => self
-                .live
-                .confirm_all()
-                .await
-                .map_err(|unconfirmed| format!("the log cannot be written: {}", unconfirmed.0)),
-            saved => saved,
+        let saves = self.saves_at_end(how);
+        let begun = Instant::now();
+        let saved = loop {
+            let saved = self.save_all(saves).await;
+            if saved.is_ok() || how.force || begun.elapsed() >= self.scale.end_patience {
+                break saved;
+            }
+            // An error of a moment does not keep the server from ending.
+            tokio::time::sleep(END_RETRY).await;
         };
         if saved.is_err() && !how.force {
             self.ending.store(false, Ordering::Release);
             return saved;
         }
         Ok(())
+    }
+
+    /// Save all that is to be, and have all synced that is logged.
+    async fn save_all(self: &Arc<Self>, saves: bool) -> Result<(), String> {
+        self.save_last(saves).await?;
+        if !self.live.is_on() {
+            return Ok(());
+        }
+        let confirmed = self.live.confirm_all().await;
+        confirmed.map_err(|unconfirmed| format!("the log cannot be written: {}", unconfirmed.0))
     }
 
     async fn save_last(self: &Arc<Self>, saves: bool) -> Result<(), String> {
@@ -761,7 +925,7 @@ impl Durability {
                 break;
             }
         }
-        if !saves {
+        if !saves && !self.live.health().needs_base {
             self.stop_running().await;
         }
         Ok(())
@@ -797,7 +961,7 @@ impl Durability {
     /// # Errors
     /// Why it could not be saved; the server goes on then, if it is not forced to end.
     pub(super) async fn save_rest(self: &Arc<Self>, how: ShutDown) -> Result<(), String> {
-        let saves = how.save.unwrap_or_else(|| !self.state.lock().save_points.is_empty());
+        let saves = self.saves_at_end(how);
         if !saves || self.loading.load(Ordering::Acquire) || self.unsaved_changes() == 0 {
             return Ok(());
         }
@@ -837,14 +1001,28 @@ fn put_base(slot: &mut Option<LogWriter>, base: Base, needed: bool) -> Result<St
 fn begin_on(
     slot: &mut Option<LogWriter>,
     files: Arc<dyn Files>,
-    folder: &Path,
-    base: Base,
+    (folder, beside): (&Path, Option<Beside>),
+    (id, base): (LogId, Base),
     segment_bytes: u64,
 ) -> Result<String, String> {
-    let writer = LogWriter::create(files, folder, Some(base), segment_bytes).map_err(|error| error.to_string())?;
-    let id = writer.manifest().id.to_string();
+    let mut writer =
+        LogWriter::create_as(id, files.clone(), folder, Some(base), segment_bytes).map_err(|error| told(&error))?;
+    if let Some(beside) = beside {
+        beside.put_in_place(&*files).map_err(|error| told(&error))?;
+        writer.relocate(&beside.place);
+    }
     *slot = Some(writer);
-    Ok(id)
+    Ok(id.to_string())
+}
+
+/// A reason, and what can be done about it.
+pub(super) fn told(error: &std::io::Error) -> String {
+    match error.kind() {
+        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
+            format!("{error}; free some space, or choose another folder ('dir')")
+        }
+        _ => error.to_string(),
+    }
 }
 
 /// How a job ended.

@@ -13,6 +13,7 @@
 
 mod allocator;
 mod balance;
+mod beside;
 mod buffers;
 mod client;
 mod connection;

@@ -168,8 +168,7 @@ impl Host for Shared {
         }
     }
 
-    fn settings_changed(&self, changed: &[Id]) -> Option<Arc<Job>> {
-        let mut job = None;
+    fn settings_changed(&self, changed: &[Id]) {
         for id in changed {
             let value = match id.directive().is_secret() {
                 true => "(hidden)".into(),
@@ -181,11 +180,13 @@ impl Host for Shared {
                 Id::MaxMemoryPolicy => self.keyspace.count_uses(self.memory.policy().goes_by_uses()),
                 Id::MaxClients => self.files.store(u64::from(self.settings.maxclients()), Ordering::Relaxed),
                 Id::Save | Id::StopWrites | Id::AppendFsync => self.durability.settings_changed(),
-                Id::AppendOnly => job = Some(self.durability.switch_log()),
                 _ => {}
             }
         }
-        job
+    }
+
+    fn switch_log(&self) -> Option<Arc<Job>> {
+        Some(self.durability.switch_log())
     }
 
     fn make_room(&self, bytes: u64, most: Duration) -> Room {

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::durability::{BACKUP_NAME, Durability, await_job};
+use super::beside::Beside;
+use super::durability::{BACKUP_NAME, Durability, await_job, told};
 use super::shared::Shared;
 use super::waiting::block_on;
 use crate::persist::log::LogWriter;
@@ -76,6 +77,7 @@ pub(super) fn load_all(durability: &Arc<Durability>) -> Result<(), String> {
         threads: settings.threads(),
     };
     if recovery.appendonly {
+        Beside::new(&recovery.log).finish(&*recovery.files);
         durability.lock_folder()?;
     }
     let loaded = recovery.run(keyspace, &durability.load).map_err(|error| error.to_string())?;
@@ -90,9 +92,10 @@ pub(super) fn load_all(durability: &Arc<Durability>) -> Result<(), String> {
     };
     let seconds = durability.started.elapsed().as_secs_f64();
     tracing::info!("{keys} keys loaded in {seconds:.3} s from {from}");
-    durability.state.lock().has_more = loaded.has_more;
-    if loaded.log_left {
-        leave_log(durability, &recovery);
+    {
+        let mut state = durability.state.lock();
+        (state.has_more, state.foreign_log) = (loaded.has_more, loaded.log_left);
+        (state.origin, state.wants_base) = (loaded.origin.clone(), loaded.wants_base);
     }
     if recovery.appendonly {
         begin_log(durability, &recovery, loaded)?;
@@ -124,16 +127,10 @@ fn remove_where(recovery: &Recovery, folder: &Path, wanted: impl Fn(&str) -> boo
     }
 }
 
-/// A log was not loaded. When a new one is begun in its place it is kept under another name; until then snapshots say that they
-/// have more than it.
-fn leave_log(durability: &Durability, recovery: &Recovery) {
-    let mut state = durability.state.lock();
-    (state.had_log, state.foreign_log) = (!recovery.appendonly, true);
-}
-
 /// Begin to log: where the log that was loaded ends, or anew.
 fn begin_log(durability: &Arc<Durability>, recovery: &Recovery, loaded: Loaded) -> Result<(), String> {
-    let fail = |error: std::io::Error| format!("cannot write the log in '{}': {error}", recovery.log.display());
+    let fail =
+        |error: std::io::Error| format!("cannot write the log in '{}': {}", recovery.log.display(), told(&error));
     let files = recovery.files.clone();
     match loaded.source {
         Source::Log(end) => {

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -18,6 +18,8 @@ use super::stream::Socket;
 pub(super) struct Workers {
     handles: Vec<Handle>,
     connections: Box<[AtomicUsize]>,
+    /// Nanoseconds for which each waited for the disk.
+    synced: Box<[AtomicU64]>,
     active: AtomicUsize,
 }
 
@@ -27,6 +29,7 @@ impl Workers {
         Ok(Self {
             handles: (0..count).map(start_one).collect::<io::Result<_>>()?,
             connections: (0..count).map(|_| AtomicUsize::new(0)).collect(),
+            synced: (0..count).map(|_| AtomicU64::new(0)).collect(),
             active: AtomicUsize::new(1),
         })
     }
@@ -66,9 +69,18 @@ impl Workers {
         });
     }
 
+    /// A worker syncs the log: a time in which it has no load.
+    pub(super) fn syncing(&self, index: usize, sync: impl FnOnce()) {
+        let begun = Instant::now();
+        sync();
+        self.synced[index].fetch_add(begun.elapsed().as_nanos() as u64, Ordering::Relaxed);
+    }
+
     /// How long each worker has been busy in all.
     fn busy(&self) -> Vec<Duration> {
-        self.handles.iter().map(|handle| handle.metrics().worker_total_busy_duration(0)).collect()
+        let synced = self.synced.iter().map(|synced| Duration::from_nanos(synced.load(Ordering::Relaxed)));
+        let busy = self.handles.iter().map(|handle| handle.metrics().worker_total_busy_duration(0));
+        busy.zip(synced).map(|(busy, synced)| busy.saturating_sub(synced)).collect()
     }
 }
 

@@ -90,8 +90,30 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Option<ExitCode> {
         print!("{}", help());
         return Some(ExitCode::SUCCESS);
     }
-    let tool = TOOLS.iter().find(|tool| word == tool.name)?;
+    let Some(tool) = TOOLS.iter().find(|tool| word == tool.name) else {
+        let meant = meant(&word.to_string_lossy()).filter(|_| !std::path::Path::new(&word).exists())?;
+        eprintln!("seendb: no tool is called '{}': '{meant}' may be meant; 'seendb help' lists them", word.display());
+        return Some(ExitCode::from(USAGE));
+    };
     Some((tool.run)(std::iter::once(program).chain(args).collect()))
+}
+
+/// The tool that a word with a slip of the keys may mean.
+fn meant(word: &str) -> Option<&'static str> {
+    TOOLS.iter().map(|tool| tool.name).find(|name| is_slip(name.as_bytes(), word.to_lowercase().as_bytes()))
+}
+
+/// Whether two words differ by one letter at most: another one, one too many or too few, or two that have changed places.
+fn is_slip(one: &[u8], other: &[u8]) -> bool {
+    let same = one.iter().zip(other).take_while(|(one, other)| one == other).count();
+    match (&one[same..], &other[same..]) {
+        ([], []) => true,
+        ([first, second, one @ ..], [third, fourth, other @ ..]) if (first, second) == (fourth, third) => one == other,
+        ([_, one @ ..], other) if one == other => true,
+        (one, [_, other @ ..]) if one == other => true,
+        ([_, one @ ..], [_, other @ ..]) => one == other,
+        _ => false,
+    }
 }
 
 /// What `seendb help` prints.
@@ -112,8 +134,20 @@ mod tests {
 
     #[test]
     fn only_words_of_the_table_are_tools() {
-        for words in [&["seendb"][..], &["seendb", "--port", "7000"], &["seendb", "./copy"], &["seendb", "Copy"]] {
+        for words in [&["seendb"][..], &["seendb", "--port", "7000"], &["seendb", "./copy"], &["seendb", "my.conf"]] {
             assert!(run(words.iter().map(OsString::from)).is_none(), "{words:?}");
+        }
+    }
+
+    #[test]
+    fn a_slip_of_the_keys_is_seen() {
+        for (word, tool) in
+            [("chek", "check"), ("chekc", "check"), ("checks", "check"), ("Copy", "copy"), ("lob", "log")]
+        {
+            assert_eq!(meant(word), Some(tool), "{word}");
+        }
+        for word in ["c", "redis.conf", "server", "import.conf", "logs.conf", "lg.conf", "--port", ""] {
+            assert_eq!(meant(word), None, "{word}");
         }
     }
 

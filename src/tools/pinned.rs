@@ -79,6 +79,10 @@ impl Files for Pinned {
         RealFiles.link(from, to)
     }
 
+    fn modified(&self, path: &Path) -> io::Result<Option<u64>> {
+        RealFiles.modified(path)
+    }
+
     fn lock_folder(&self, folder: &Path) -> io::Result<FolderLock> {
         RealFiles.lock_folder(folder)
     }

@@ -449,9 +449,9 @@ fn c076_a_log_that_is_cut_off() {
         assert_eq!(yes(&many(&mut client, "BF.MEXISTS", "k", 0..expected)), expected, "cut at {cut} of {last:?}");
         assert_eq!(client.cmd("BF.CARD k"), Value::Int(expected as i64), "cut at {cut} of {last:?}");
         if last.start < cut && cut < last.end {
-            let dropped = format!("{} bytes dropped", cut - last.start);
+            let dropped = format!(": {} bytes; cut off, and kept as '", cut - last.start);
             let said = server.said();
-            assert!(said.contains(&format!("torn tail cut at offset {}", last.start)), "{said}");
+            assert!(said.contains(&format!("torn tail at offset {}", last.start)), "{said}");
             // Zeros at the end may be room that was reserved.
             assert!(said.contains(&dropped) || bytes[cut - 1] == 0, "no {dropped:?}: {said}");
             // What was cut off does not come back.
@@ -479,7 +479,7 @@ fn c076_garbage_behind_the_log() {
         let server = copy.start();
         let mut client = server.client();
         assert_eq!(yes(&many(&mut client, "BF.MEXISTS", "k", 0..ADDS)), ADDS);
-        assert!(server.said().contains(&format!("{length} bytes dropped")), "{}", server.said());
+        assert!(server.said().contains(&format!(": {length} bytes; cut off, and kept as '")), "{}", server.said());
     }
 }
 
@@ -554,4 +554,53 @@ fn c132_lives_in_the_log() {
         in_background(&mut client, "BGREWRITEAOF");
         server.kill();
     }
+}
+
+#[test]
+fn a_start_without_the_log_does_not_put_it_aside() {
+    let place = Place::new(&["--appendfsync", "always"]);
+    let logged = ["--appendonly", "yes"];
+    let server = place.start_with(&logged);
+    assert!(server.client().cmd("BF.ADD k logged") == 1);
+    server.kill();
+    // The word was forgotten: nothing is changed, and nothing saved.
+    let server = place.start();
+    assert!(server.said().contains("SHUTDOWN NOSAVE"), "{}", server.said());
+    assert!(server.end().success() && !place.dir().join("dump.rdb").exists());
+    let server = place.start_with(&logged);
+    assert!(server.client().cmd("BF.EXISTS k logged") == 1);
+    server.kill();
+    // Something is: then there are two histories.
+    let server = place.start();
+    assert!(server.client().cmd("BF.ADD k unlogged") == 1);
+    assert!(server.end().success());
+    let start = place.refused(&logged);
+    refused(
+        &start,
+        &["dump.rdb' (1 key, saved 2", "appendonlydir' (begun with no keys, 2 changes since", "To load the log: mv "],
+    );
+    let command =
+        start.said.split("To load the log: ").nth(1).and_then(|rest| rest.split(';').next()).expect("a command");
+    assert!(std::process::Command::new("sh").args(["-c", command]).status().expect("a shell").success(), "{command}");
+    let server = place.start_with(&logged);
+    assert!(server.client().cmd("BF.EXISTS k logged") == 1 && server.client().cmd("BF.EXISTS k unlogged") == 0);
+    assert_eq!(names(place.dir(), "dump.rdb.aside-").len(), 1);
+}
+
+#[test]
+fn a_folder_of_the_log_that_is_moved_away_is_missed() {
+    let place = Place::new(&["--save", "", "--appendonly", "yes", "--appendfsync", "always"]);
+    let server = place.start();
+    let mut client = server.client();
+    assert!(client.cmd("BF.ADD k before") == 1);
+    std::fs::rename(place.dir().join("appendonlydir"), place.dir().join("away")).expect("the folder is there");
+    wait_until("a new base", || {
+        info(&mut client, "aof_rewrites") == "1" && info(&mut client, "aof_last_write_status") == "ok"
+    });
+    assert!(server.said().contains("was removed or moved away"), "{}", server.said());
+    assert!(client.cmd("BF.ADD k after") == 1);
+    server.kill();
+    let server = place.start();
+    let mut client = server.client();
+    assert!(client.cmd("BF.EXISTS k before") == 1 && client.cmd("BF.EXISTS k after") == 1);
 }

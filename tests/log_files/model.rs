@@ -34,7 +34,7 @@ impl From<WriteError> for Failed {
     fn from(error: WriteError) -> Self {
         match error {
             WriteError::Again(_) => Self::Again,
-            WriteError::Failed(_) | WriteError::Unusable => Self::Sync,
+            WriteError::Failed(_) | WriteError::Lost(_) | WriteError::Unusable => Self::Sync,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use seendb::commands::context::{Host, Job, Room};
+use seendb::commands::context::{Host, Room};
 use seendb::config::{Id, Prepared, SetError};
 use seendb::resp::{Batch, Limits, Scanner};
 
@@ -16,9 +16,7 @@ impl Host for Plain {
     fn approve_settings(&self, _: &Prepared) -> Result<(), SetError> {
         Ok(())
     }
-    fn settings_changed(&self, _: &[Id]) -> Option<std::sync::Arc<Job>> {
-        None
-    }
+    fn settings_changed(&self, _: &[Id]) {}
     fn make_room(&self, _: u64, _: Duration) -> Room {
         Room::Made
     }

@@ -187,6 +187,9 @@ fn a_damaged_log_is_cut_only_when_asked() {
     assert!(printed.contains(&format!("repaired: what was cut off is in {kept}")), "{printed}");
     assert!(before[offset as usize..].starts_with(&std::fs::read(log.join(&kept)).unwrap()));
     assert_eq!(json(0, &[text(&log)])[0]["position"], position);
+    let printed = run_to(0, &["check", text(&log.join(&kept))]);
+    assert!(printed.contains(&format!("what was cut off segment-1.log at offset {offset}")), "{printed}");
+    assert!(json(0, &[text(&log.join(&kept))])[0]["batches"].as_u64().unwrap() > 5);
     let again = Server::on(&[(&log, "appendonlydir")], &["--appendonly", "yes"]);
     let items = again.client().cmd("BF.CARD k").int();
     assert!((10..40).contains(&items), "{items}");
@@ -306,6 +309,42 @@ fn a_damaged_base_and_a_damaged_manifest_are_told() {
     assert!(printed.contains(": DAMAGED\n    ") && printed.contains("not mended by cutting"), "{printed}");
     flip(&copy.join("seendb.manifest"), 20);
     let printed = run_to(1, &["check", text(&copy)]);
-    assert!(printed.contains("seendb.manifest, line "), "{printed}");
+    assert!(
+        printed.contains("seendb.manifest, line ") && printed.contains("--fix makes the manifest again"),
+        "{printed}"
+    );
+    let printed = run_to(0, &["check", "--fix", "--yes", text(&log_copy(&server, folder.path(), true))]);
+    assert!(printed.contains("repaired: the manifest was made again from the other files; the damaged one is kept"));
+    // One that was begun at run time needs its base even if all its segments are there.
+    for value in ["no", "yes"] {
+        assert!(server.client().cmd(&format!("CONFIG SET appendonly {value}")) == "OK");
+    }
+    let printed = run_to(1, &["check", "--fix", "--yes", text(&log_copy(&server, folder.path(), false))]);
+    assert!(printed.contains("nothing was changed: the manifest cannot be made again: no base is there"), "{printed}");
     drop(server);
+}
+
+/// A copy of a server's log with a damaged manifest, and maybe without its base.
+fn log_copy(server: &Server, folder: &Path, with_base: bool) -> std::path::PathBuf {
+    let copy = folder.join(format!("log with a base {with_base}"));
+    copy_folder(&server.dir().join("appendonlydir"), &copy);
+    if !with_base {
+        let names = std::fs::read_dir(&copy).unwrap().map(|entry| entry.unwrap().path());
+        let bases = names.filter(|path| text(path).contains("base-"));
+        bases.for_each(|path| std::fs::remove_file(path).unwrap());
+    }
+    flip(&copy.join("seendb.manifest"), 20);
+    copy
+}
+
+#[test]
+fn what_is_no_file_of_ours_is_not_called_damaged() {
+    let folder = tempfile::tempdir().unwrap();
+    let (missing, foreign) = (folder.path().join("nosuch"), folder.path().join("foreign"));
+    std::fs::write(&foreign, "root:x:0:0:root:/root:/bin/bash\n".repeat(40)).unwrap();
+    let printed = run_to(1, &["check", text(&missing), text(&foreign), text(folder.path())]);
+    assert!(printed.contains("nosuch: cannot be read\n  No such file"), "{printed}");
+    assert!(printed.contains("foreign: not one of ours\n") && !printed.contains("DAMAGED"), "{printed}");
+    let printed = run_to(2, &["chek", text(&foreign)]);
+    assert!(printed.contains("'chek': 'check' may be meant"), "{printed}");
 }

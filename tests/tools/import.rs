@@ -166,7 +166,7 @@ fn a_damaged_snapshot_is_taken_only_when_asked() {
     let (to, target) = (folder(), Server::start());
     for place in [["--dir", text(to.path())], ["--into", &url(&target)]] {
         let printed = run_to(1, &[&["import", text(&path)][..], &place].concat());
-        assert!(printed.contains("the block's checksum is wrong; --load-damaged takes what is sound"), "{printed}");
+        assert!(printed.contains("; --load-damaged takes what is sound"), "{printed}");
     }
     assert_eq!(std::fs::read_dir(to.path()).unwrap().count(), 0);
     assert_eq!(target.client().cmd("DBSIZE"), 0);
@@ -175,4 +175,24 @@ fn a_damaged_snapshot_is_taken_only_when_asked() {
     assert!(matches!(target.client().cmd("DBSIZE"), Value::Int(1..)));
     let missing = run_to(1, &["import", "/nowhere.rdb", "--dir", text(to.path())]);
     assert!(missing.contains("'/nowhere.rdb': No such file"), "{missing}");
+}
+
+#[test]
+fn what_cannot_be_imported_says_what_can_be_done() {
+    let (server, data) = super::check::log_of(3);
+    let junk = data.path().join("junk.rdb");
+    std::fs::write(&junk, "no snapshot at all, whatever its name says").unwrap();
+    let printed = run_to(2, &["import", text(&junk)]);
+    assert!(printed.contains("--dir <FOLDER>") && printed.contains("--into <ADDRESS>"), "{printed}");
+    let target = folder();
+    let printed = run_to(1, &["import", text(&junk), "--dir", text(target.path())]);
+    assert!(printed.contains("is it one?") && !printed.contains("--load-damaged"), "{printed}");
+    let log = data.path().join("appendonlydir");
+    for (path, words) in [(log.as_path(), "it is a log, not a snapshot"), (data.path(), "a folder without a snapshot")]
+    {
+        let printed = run_to(1, &["import", text(path), "--dir", text(target.path())]);
+        let cat = format!("'seendb log cat --resp {}'", log.display());
+        assert!(printed.contains(words) && printed.contains(&cat), "{printed}");
+    }
+    drop(server);
 }

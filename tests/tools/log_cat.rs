@@ -329,4 +329,8 @@ fn a_folder_without_a_log_and_a_damaged_log_are_told() {
     super::check::flip(&copy.join("segment-1.log"), 1500);
     let printed = run_to(1, &["log", "cat", text(&copy)]);
     assert!(printed.contains("BF.MADD k item0") && printed.contains("segment-1.log: damage at offset "), "{printed}");
+    assert_eq!(run_to(1, &["log", "cat", text(folder.path())]), printed);
+    for words in [&["log"][..], &["log", "cat"]] {
+        assert!(run_to(2, words).contains("Usage: seendb log cat [OPTIONS] <FOLDER>"), "{words:?}");
+    }
 }

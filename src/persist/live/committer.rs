@@ -8,27 +8,26 @@ use parking_lot::MutexGuard;
 use super::{BUFFER_BYTES, Control, LiveLog, OPEN, Order, SyncPolicy, WRITE_AT_BYTES};
 use crate::persist::log::{LogWriter, WriteError};
 
-/// Under `always` a sync waits for further clients for about the time that the last one took, within these bounds.
+/// Under `always` a sync waits for further clients for about the time that the last one took, within these bounds. For a
+/// leader nobody waits longer than the second.
 const LEAST_PATIENCE: Duration = Duration::from_micros(100);
 const MOST_PATIENCE: Duration = Duration::from_millis(2);
 /// A buffer of more bytes is given back after use.
 const KEPT_BYTES: usize = 4 << 20;
 
 /// What whoever writes and syncs has to hold.
-pub(super) struct Files {
+pub(super) struct Pen {
     pub(super) writer: Option<LogWriter>,
     /// Bytes that a write was tried with, and that are to be tried again.
     held: Vec<u8>,
     next_sync: Instant,
     /// Not before this after a failure.
     not_before: Option<Instant>,
-    /// The next sync waits for further clients until then.
-    gather_until: Option<Instant>,
 }
 
-impl Files {
+impl Pen {
     pub(super) fn new() -> Self {
-        Self { writer: None, held: Vec::new(), next_sync: Instant::now(), not_before: None, gather_until: None }
+        Self { writer: None, held: Vec::new(), next_sync: Instant::now(), not_before: None }
     }
 }
 
@@ -39,6 +38,7 @@ struct Due {
     sync: bool,
     /// How many wait for the sync.
     served: usize,
+    look: bool,
     end: bool,
 }
 
@@ -46,24 +46,31 @@ impl LiveLog {
     /// What the thread does.
     pub(super) fn run(&self) {
         loop {
-            let (due, mut files) = self.wait();
-            let mut committer = Committer { log: self, files: &mut files };
+            let (due, mut pen) = self.wait();
+            let mut committer = Committer { log: self, pen: &mut pen };
             let end = due.end;
             due.orders.into_iter().for_each(|order| {
                 // What was committed before an order is written before it.
                 committer.write();
-                order(&mut committer.files.writer);
+                if committer.log.buffered() > 0 {
+                    // What could not be written before was in front of it.
+                    committer.write();
+                }
+                let tell = order(&mut committer.pen.writer);
                 committer.take_over();
+                tell();
             });
+            if due.look {
+                committer.look_at_files();
+            }
             if due.write || due.sync || end {
                 committer.write();
             }
             if due.sync || end {
-                committer.sync();
-                committer.gather(due.served);
+                committer.sync(due.served);
             }
             if end {
-                if let Some(writer) = committer.files.writer.take()
+                if let Some(writer) = committer.pen.writer.take()
                     && let Err(error) = writer.close()
                 {
                     tracing::error!("the log could not be closed: {error}");
@@ -73,18 +80,33 @@ impl LiveLog {
         }
     }
 
+    /// A sync that began then has succeeded; so many had asked for it. The next one waits for them about as long as it took.
+    fn was_synced(&self, begun: Instant, served: usize) {
+        let now = Instant::now();
+        let took = now - begun;
+        self.syncs.fetch_add(1, Ordering::Relaxed);
+        self.quick.store(took <= self.pace.quick, Ordering::Relaxed);
+        let mut control = self.control.lock();
+        // Before those who are served are woken: they would be counted twice.
+        control.expected = served + control.arrived;
+        control.gather_until = Some(now + took.clamp(LEAST_PATIENCE, MOST_PATIENCE));
+        drop(control);
+        let mut health = self.health.lock();
+        (health.last_sync, health.last_sync_time) = (Some(now), took);
+    }
+
     /// Wait until something is due.
-    fn wait(&self) -> (Due, MutexGuard<'_, Files>) {
+    fn wait(&self) -> (Due, MutexGuard<'_, Pen>) {
         loop {
-            let mut files = self.files.lock();
+            let mut pen = self.pen.lock();
             let mut control = self.control.lock();
             self.dozes.store(false, Ordering::Relaxed);
-            let (due, next) = Committer { log: self, files: &mut files }.look(&mut control);
-            if due.write || due.sync || due.end || !due.orders.is_empty() {
+            let (due, next) = Committer { log: self, pen: &mut pen }.look(&mut control);
+            if due.write || due.sync || due.look || due.end || !due.orders.is_empty() {
                 drop(control);
-                return (due, files);
+                return (due, pen);
             }
-            drop(files);
+            drop(pen);
             match next {
                 Some(at) => {
                     let soon = at.saturating_duration_since(Instant::now()) <= self.pace.write;
@@ -100,84 +122,73 @@ impl LiveLog {
 /// Who writes and syncs: the log's thread, or a connection that leads.
 pub(super) struct Committer<'l> {
     pub(super) log: &'l LiveLog,
-    pub(super) files: &'l mut Files,
+    pub(super) pen: &'l mut Pen,
 }
 
 impl Committer<'_> {
     /// Whether the file can be written now.
     pub(super) fn is_usable(&self, now: Instant) -> bool {
-        self.is_sound() && self.files.not_before.is_none_or(|time| now >= time)
+        self.is_sound() && self.pen.not_before.is_none_or(|time| now >= time)
     }
 
     fn is_sound(&self) -> bool {
-        self.files.writer.as_ref().is_some_and(|writer| !writer.has_failed())
+        self.pen.writer.as_ref().is_some_and(|writer| !writer.has_failed())
     }
 
     /// What is due now, and when to look again if nothing is.
     fn look(&mut self, control: &mut Control) -> (Due, Option<Instant>) {
         let (log, now) = (self.log, Instant::now());
-        let (wanted, policy) = (control.wanted > log.synced() && !control.led, log.policy());
+        let policy = log.policy();
+        let strict = policy == SyncPolicy::Always;
+        let asked = control.wanted > log.synced();
+        // A leader that tarries is not waited for.
+        let led_until = control.led.filter(|_| strict && asked).map(|leading| leading.since + MOST_PATIENCE);
+        let wanted = asked && led_until.is_none_or(|until| until <= now);
         let usable = self.is_usable(now);
         let (since, bytes) = {
             let buffer = log.buffer.lock();
             (buffer.since, buffer.bytes.len())
         };
-        let write_at = since.map(|since| if bytes >= WRITE_AT_BYTES { now } else { since + log.pace.write });
-        let unsynced = self.files.writer.as_ref().is_some_and(|writer| writer.synced() < writer.position());
-        if !wanted && !control.led && !control.gathers {
-            control.arrived = 0;
-        }
-        let gathered_at = self.gathered_at(control, wanted, now).filter(|_| policy == SyncPolicy::Always);
+        // After a failure, what waits is tried as soon as anything is.
+        let at_once = bytes >= WRITE_AT_BYTES || self.pen.not_before.is_some();
+        let write_at = since.map(|since| if at_once { now } else { since + log.pace.write });
+        let unsynced = self.pen.writer.as_ref().is_some_and(|writer| writer.synced() < writer.position());
+        // Where syncs are quick, whoever comes first leads, and waits for the others himself.
+        let may_gather = strict && control.led.is_none() && !log.quick.load(Ordering::Relaxed);
+        control.gathers = may_gather && control.awaits_more(now);
+        let gathered_at = control.gather_until.filter(|_| control.gathers);
         let sync_at = match policy {
-            _ if gathered_at.is_some() => gathered_at,
-            _ if wanted => Some(now),
+            _ if wanted => gathered_at.or(Some(now)),
             SyncPolicy::Never => None,
             SyncPolicy::Always => (unsynced || since.is_some()).then_some(write_at.unwrap_or(now)),
-            SyncPolicy::EverySecond => (unsynced || since.is_some()).then_some(self.files.next_sync),
+            SyncPolicy::EverySecond => (unsynced || since.is_some()).then_some(self.pen.next_sync),
         };
         let is_due = |at: Option<Instant>| usable && at.is_some_and(|at| at <= now);
         let mut due = Due {
             served: 0,
-            write: is_due(write_at) || (usable && !self.files.held.is_empty()),
+            write: is_due(write_at) || (usable && !self.pen.held.is_empty()),
             sync: is_due(sync_at),
+            look: std::mem::take(&mut control.look),
             end: control.end,
             orders: std::mem::take(&mut control.orders),
         };
         if due.sync {
             due.served = std::mem::take(&mut control.arrived);
-            (self.files.gather_until, control.gathers) = (None, false);
+            control.gathers = false;
         }
-        let retry_at = self.files.not_before.filter(|time| now < *time && self.is_sound());
-        let next = if usable { write_at.into_iter().chain(sync_at).min() } else { retry_at };
+        let retry_at = self.pen.not_before.filter(|time| now < *time && self.is_sound());
+        let next = if usable {
+            write_at.into_iter().chain(sync_at).chain(led_until).chain(gathered_at).min()
+        } else {
+            retry_at
+        };
         (due, next)
-    }
-
-    /// When to look again whether a sync that somebody waits for is to begin; none if nobody does. Clients that were served by
-    /// the last one mostly come again within about the time that it took; without a wait for them two halves of the clients
-    /// would take turns, and each reply would wait for two syncs.
-    fn gathered_at(&mut self, control: &mut Control, wanted: bool, now: Instant) -> Option<Instant> {
-        let missing = control.arrived < control.expected;
-        self.files.gather_until = self.files.gather_until.filter(|until| missing && now < *until);
-        control.gathers = self.files.gather_until.is_some();
-        self.files.gather_until.or(wanted.then_some(now))
-    }
-
-    /// Have the next sync wait for the clients that the last one served; where syncs are quick, one of them leads it.
-    fn gather(&mut self, served: usize) {
-        if self.log.quick.load(Ordering::Relaxed) {
-            return;
-        }
-        let patience = self.log.health.lock().last_sync_time.clamp(LEAST_PATIENCE, MOST_PATIENCE);
-        let mut control = self.log.control.lock();
-        control.expected = served + control.arrived;
-        control.gathers = true;
-        self.files.gather_until = Some(Instant::now() + patience);
     }
 
     /// Follow what an order did with the files.
     fn take_over(&mut self) {
-        self.log.has_file.store(self.files.writer.is_some(), Ordering::Release);
-        let Files { writer, held, not_before, .. } = &mut *self.files;
+        self.log.has_file.store(self.pen.writer.is_some(), Ordering::Release);
+        let Pen { writer, held, not_before, .. } = &mut *self.pen;
         let Some(writer) = writer else {
             (*held, *not_before) = (Vec::new(), None);
             return;
@@ -197,32 +208,33 @@ impl Committer<'_> {
 
     /// Write what is in the buffer.
     pub(super) fn write(&mut self) {
-        if self.files.writer.as_ref().is_none_or(LogWriter::has_failed) {
+        if self.pen.writer.as_ref().is_none_or(LogWriter::has_failed) {
             return;
         }
-        if self.files.held.is_empty() {
+        if self.pen.held.is_empty() {
             let mut buffer = self.log.buffer.lock();
-            std::mem::swap(&mut self.files.held, &mut buffer.bytes);
+            std::mem::swap(&mut self.pen.held, &mut buffer.bytes);
             let since = buffer.since.take();
             buffer.unsynced_since = buffer.unsynced_since.or(since);
         }
-        let Files { writer: Some(writer), held, .. } = &mut *self.files else { return };
+        let Pen { writer: Some(writer), held, .. } = &mut *self.pen else { return };
         match writer.append(held) {
             Ok(()) => {
                 held.clear();
                 held.shrink_to(KEPT_BYTES);
-                if self.files.not_before.is_some() {
+                if self.pen.not_before.is_some() {
                     self.recovered();
                 }
                 self.log.look_at_gate(&self.log.buffer.lock());
             }
             Err(error) => self.failed(&error),
         }
-        self.log.held.store(self.files.held.len(), Ordering::Relaxed);
+        self.log.held.store(self.pen.held.len(), Ordering::Relaxed);
     }
 
-    pub(super) fn sync(&mut self) {
-        let Files { writer: Some(writer), held, next_sync, .. } = &mut *self.files else { return };
+    /// Sync what is written; so many have asked for it.
+    pub(super) fn sync(&mut self, served: usize) {
+        let Pen { writer: Some(writer), held, next_sync, .. } = &mut *self.pen else { return };
         if writer.has_failed() {
             return;
         }
@@ -232,6 +244,7 @@ impl Committer<'_> {
         }
         let begun = Instant::now();
         *next_sync = begun + self.log.pace.sync;
+        let has_news = writer.synced() < writer.position();
         match writer.sync() {
             Ok(()) => {
                 let synced = writer.synced();
@@ -242,21 +255,26 @@ impl Committer<'_> {
                 self.log.look_at_gate(&buffer);
                 drop(buffer);
                 self.log.synced.fetch_max(synced, Ordering::AcqRel);
-                self.log.syncs.fetch_add(1, Ordering::Relaxed);
-                let (done, took) = (Instant::now(), begun.elapsed());
-                self.log.quick.store(took <= self.log.pace.quick, Ordering::Relaxed);
-                let mut health = self.log.health.lock();
-                (health.last_sync, health.last_sync_time) = (Some(done), took);
-                drop(health);
+                if has_news {
+                    self.log.was_synced(begun, served);
+                }
                 self.log.wake_waiting();
             }
             Err(error) => self.failed(&error),
         }
     }
 
+    fn look_at_files(&mut self) {
+        let Some(writer) = self.pen.writer.as_mut().filter(|writer| !writer.has_failed()) else { return };
+        if let Err(error) = writer.is_in_place() {
+            writer.give_up();
+            self.failed(&error);
+        }
+    }
+
     fn failed(&mut self, error: &WriteError) {
-        let first = self.files.not_before.is_none();
-        self.files.not_before = Some(Instant::now() + self.log.pace.retry);
+        let first = self.pen.not_before.is_none();
+        self.pen.not_before = Some(Instant::now() + self.log.pace.retry);
         let needs_base = !matches!(error, WriteError::Again(_));
         let mut health = self.log.health.lock();
         let news = first || needs_base != health.needs_base;
@@ -271,7 +289,7 @@ impl Committer<'_> {
     }
 
     fn recovered(&mut self) {
-        self.files.not_before = None;
+        self.pen.not_before = None;
         let mut health = self.log.health.lock();
         (health.error, health.needs_base) = (None, false);
         drop(health);

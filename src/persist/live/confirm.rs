@@ -5,10 +5,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
+use std::thread;
 use std::time::Instant;
 
 use super::committer::Committer;
-use super::{LiveLog, Standing, SyncPolicy};
+use super::{Leading, LiveLog, Standing, SyncPolicy, WRITE_AT_BYTES};
 
 /// The log cannot say that a change is kept; why.
 #[derive(Clone, Debug)]
@@ -26,17 +27,22 @@ impl LiveLog {
         Confirm { log: self.clone(), position: self.position(), since: None, asked: false }
     }
 
-    /// Become the one who syncs, where a sync is quick and nobody else is about to. Let others have their turn first: what
-    /// they commit by then shares the sync.
+    /// Become the one who syncs, where a sync is quick and no other connection is about to. Others are to have their turn
+    /// while it [waits](Lead::waits): what they commit by then shares the sync. It may come to nothing, so what is waited for
+    /// has to be [confirmed](Self::confirm) all the same.
     #[must_use]
     pub fn lead(&self) -> Option<Lead<'_>> {
-        if !self.quick.load(Ordering::Relaxed) || self.policy() != SyncPolicy::Always {
+        let strict = self.policy() == SyncPolicy::Always;
+        if !self.quick.load(Ordering::Relaxed) || !strict || self.standing().has_failed() {
             return None;
         }
         let mut control = self.control.lock();
-        let free = !control.led && !control.gathers;
-        control.led |= free;
-        free.then(|| Lead(self))
+        if control.led.is_some() || control.gathers {
+            return None;
+        }
+        control.arrived += 1;
+        control.led = Some(Leading { since: Instant::now(), thread: thread::current().id(), watched: false });
+        Some(Lead(self))
     }
 }
 
@@ -72,7 +78,11 @@ impl Confirm {
         let mut control = log.control.lock();
         control.wanted = control.wanted.max(self.position);
         control.arrived += 1;
-        let comes = control.led || (control.gathers && control.arrived < control.expected);
+        let comes = match &mut control.led {
+            // Whether a leader at another worker tarries is looked after once.
+            Some(leading) => leading.thread == thread::current().id() || std::mem::replace(&mut leading.watched, true),
+            None => control.gathers && control.arrived < control.expected,
+        };
         drop(control);
         if !comes || log.policy() != SyncPolicy::Always {
             log.wake.notify_one();
@@ -100,15 +110,21 @@ impl Future for Confirm {
 pub struct Lead<'l>(&'l LiveLog);
 
 impl Lead<'_> {
-    /// Write and sync what was committed by now. If the thread works on the files just now, it sees to that.
+    /// Whether others are to have a further turn before the sync.
+    #[must_use]
+    pub fn waits(&self) -> bool {
+        self.0.control.lock().awaits_more(Instant::now())
+    }
+
+    /// Write and sync what was committed by now, unless the thread has the pen, or there is so much that it is its turn.
     pub fn sync(self) {
         let log = self.0;
-        if let Some(mut files) = log.files.try_lock() {
-            let mut committer = Committer { log, files: &mut files };
-            if committer.is_usable(Instant::now()) {
-                committer.write();
-                committer.sync();
-            }
+        let Some(mut pen) = log.pen.try_lock() else { return };
+        let mut committer = Committer { log, pen: &mut pen };
+        if committer.is_usable(Instant::now()) && log.buffer.lock().bytes.len() < WRITE_AT_BYTES {
+            let served = std::mem::take(&mut log.control.lock().arrived);
+            committer.write();
+            committer.sync(served);
         }
     }
 }
@@ -116,13 +132,11 @@ impl Lead<'_> {
 impl Drop for Lead<'_> {
     fn drop(&mut self) {
         let mut control = self.0.control.lock();
-        control.led = false;
+        control.led = None;
         let left = control.wanted > self.0.synced();
-        if !left {
-            control.arrived = 0;
-        }
         drop(control);
-        if left {
+        // What failed is tried again by the thread.
+        if left || self.0.standing().has_failed() {
             self.0.wake.notify_one();
         }
     }

@@ -32,6 +32,9 @@ const PACE: Pace = Pace {
 };
 /// The same where connections sync themselves.
 const LED: Pace = Pace { quick: Duration::from_secs(1), ..PACE };
+/// Both, where nothing is written but what somebody waits for: a call that is lost is found out.
+const PATIENT: [Pace; 2] =
+    [Pace { write: Duration::from_secs(1000), ..PACE }, Pace { write: Duration::from_secs(1000), ..LED }];
 
 struct Unpark(Thread);
 
@@ -95,15 +98,18 @@ impl World {
         if !strict {
             return;
         }
+        let confirmed = self.log.confirm(since);
         if let Some(lead) = self.log.lead() {
-            thread::yield_now();
+            while lead.waits() {
+                thread::yield_now();
+            }
             // Now and then a connection ends before it comes to it.
             if !number.is_multiple_of(7) {
                 lead.sync();
                 self.led.fetch_add(1, Ordering::Relaxed);
             }
         }
-        if block_on(self.log.confirm(since), "a change").is_ok() {
+        if block_on(confirmed, "a change").is_ok() {
             self.confirmed.lock().insert(number);
         }
     }
@@ -146,7 +152,7 @@ impl World {
         }
         let log = self.log.clone();
         self.log.with_writer(move |slot| {
-            let closed = slot.take().map(|writer| writer.switch_off(1));
+            let closed = slot.take().map(|mut writer| writer.switch_off(1));
             log.switch_off();
             drop(closed);
         });
@@ -215,8 +221,8 @@ fn what_is_confirmed_is_kept_whatever_fails() {
         std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
     };
     let first = number("SEENDB_SEED", 1);
-    for seed in first..first + 6 * number("SEENDB_FAULT_ROUNDS", 1) {
-        live(seed, [PACE, LED][(seed % 2) as usize]);
+    for seed in first..first + 8 * number("SEENDB_FAULT_ROUNDS", 1) {
+        live(seed, [PACE, LED, PATIENT[0], PATIENT[1]][(seed % 4) as usize]);
     }
 }
 

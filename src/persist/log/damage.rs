@@ -63,8 +63,7 @@ impl fmt::Display for Damage {
         let Damage { file, offset, position, .. } = self;
         let (batches, bytes) = (self.valid_batches, self.valid_bytes);
         if self.is_torn_tail() {
-            write!(text, "{file}: torn tail cut at offset {offset} (log position {position}): ")?;
-            write!(text, "{} bytes dropped", self.bytes)?;
+            write!(text, "{file}: torn tail at offset {offset} (log position {position}): {} bytes", self.bytes)?;
             if batches > 0 {
                 write!(text, ", among them {batches} valid batches with {bytes} bytes of records behind a gap")?;
             }

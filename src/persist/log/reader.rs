@@ -82,7 +82,7 @@ pub struct LogEnd {
     pub manifest: Manifest,
     /// The position of the next record: behind the last one, or that of the base's cut.
     pub position: u64,
-    /// The torn tail that was cut off.
+    /// The torn tail, which is to be cut off.
     pub torn: Option<Damage>,
     /// Where the last record of each segment ends.
     pub(super) segment_ends: Vec<u64>,
@@ -135,7 +135,7 @@ impl LogReader {
         Ok(LogReader::of(files, folder, manifest))
     }
 
-    fn of(files: Arc<dyn Files>, folder: &Path, manifest: Manifest) -> LogReader {
+    pub(super) fn of(files: Arc<dyn Files>, folder: &Path, manifest: Manifest) -> LogReader {
         let cut = manifest.cut();
         let start = manifest.segments.iter().rposition(|segment| segment.first <= cut).unwrap_or(0);
         let mut total_bytes = 0;
@@ -203,7 +203,7 @@ impl LogReader {
         Ok(LogEnd { manifest: self.manifest, position, torn: self.torn, segment_ends, unsynced })
     }
 
-    /// The torn tail that was cut off, once the end is reached.
+    /// The torn tail, once the end is reached.
     pub fn torn_tail(&self) -> Option<&Damage> {
         self.torn.as_ref()
     }
@@ -333,16 +333,17 @@ impl LogReader {
     fn look_behind(&mut self) -> Result<Behind, LogError> {
         let mut behind = Behind { known_synced: self.manifest.segments[self.index].first, ..Behind::default() };
         for index in self.index..self.manifest.segments.len() {
-            let segment = &self.manifest.segments[index];
+            let entry = &self.manifest.segments[index];
             let mut from = 0;
             if index == self.index {
                 from = self.offset;
             } else {
-                behind.known_synced = behind.known_synced.max(segment.first);
+                behind.known_synced = behind.known_synced.max(entry.first);
             }
             let Some(mut window) = self.open_segment(index)?.0 else { continue };
-            let scan = Scan { id: &self.manifest.id, index, number: segment.number, from, position: self.position };
-            scan.run(&mut window, &mut behind).map_err(LogError::io(&segment.file))?;
+            let (id, header) = (&self.manifest.id, segment::HEADER_BYTES as u64);
+            let scan = Scan { id, index, number: entry.number, from, header, position: self.position };
+            scan.run(&mut window, &mut behind).map_err(LogError::io(&entry.file))?;
         }
         Ok(behind)
     }
@@ -355,6 +356,8 @@ struct Scan<'a> {
     number: u64,
     /// From this offset on.
     from: u64,
+    /// Bytes there that are no batches: the segment's header.
+    header: u64,
     /// What is below this position is older than the damage.
     position: u64,
 }
@@ -363,7 +366,7 @@ impl Scan<'_> {
     fn run(&self, window: &mut Window, behind: &mut Behind) -> io::Result<()> {
         let end = window.end_of_content(self.from)?;
         behind.bytes += end - self.from;
-        let mut at = self.from.max(segment::HEADER_BYTES as u64);
+        let mut at = self.from.max(self.header);
         // At every offset: if bytes were lost or put in, the batches behind do not stand where they stood.
         while at < end {
             let step = match header_at(window, at, self.id, self.number)? {
@@ -401,6 +404,14 @@ fn records_verify(window: &mut Window, offset: u64, header: &batch::Header, id: 
 fn verified_batch(window: &mut Window, offset: u64, id: &LogId, segment: u64) -> io::Result<Option<batch::Header>> {
     let Some(header) = header_at(window, offset, id, segment)? else { return Ok(None) };
     Ok(records_verify(window, offset, &header, id)?.then_some(header))
+}
+
+/// Batches that verify in a file that was cut off a segment, and bytes of records in them.
+pub(super) fn batches_in(mut window: Window, segment: &segment::Header) -> io::Result<(u64, u64)> {
+    let mut behind = Behind::default();
+    let scan = Scan { id: &segment.id, index: 0, number: segment.number, from: 0, header: 0, position: segment.first };
+    scan.run(&mut window, &mut behind)?;
+    Ok((behind.batches, behind.records))
 }
 
 /// Whether a segment's first batch is where it should be, whatever stands before it.

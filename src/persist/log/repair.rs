@@ -8,11 +8,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::damage::{Damage, Kind};
-use super::manifest::{Manifest, Segment};
-use super::reader::{LogReader, begins_with_first_batch, read_manifest};
+use super::manifest::{Base, Manifest, Segment};
+use super::reader::{LogReader, batches_in, begins_with_first_batch, read_manifest};
 use super::window::Window;
-use super::{LogError, manifest, segment};
+use super::{LogError, LogId, manifest, segment, writer};
 use crate::persist::files::{File, Files};
+use crate::persist::origin::SnapshotHead;
 
 /// What the names of files end in that hold what was cut off.
 pub const SUFFIX: &str = ".damaged";
@@ -97,6 +98,115 @@ fn mend_header(files: &dyn Files, folder: &Path, manifest: &Manifest, damage: &D
     });
     written.map_err(failed)?;
     Ok(true)
+}
+
+/// What was cut off a segment, by the name of the file that holds it.
+pub struct CutOff {
+    /// The segment's file.
+    pub segment: String,
+    /// Where it was cut.
+    pub offset: u64,
+    /// Batches in it that verify; `None` if the segment is not there to tell of which log they are.
+    pub batches: Option<u64>,
+    /// Bytes of records in them.
+    pub records: u64,
+}
+
+/// Look at a file that holds what was cut off a segment beside it; `None` if the name is not that of one.
+///
+/// # Errors
+/// Those of the system.
+pub fn look_at_rest(files: &dyn Files, path: &Path) -> io::Result<Option<CutOff>> {
+    let name = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_suffix(SUFFIX));
+    let parts = name.and_then(|name| name.rsplit_once('.')).filter(|(file, _)| segment::number_of(file).is_some());
+    let Some((file, offset)) = parts.and_then(|(file, offset)| Some((file, offset.parse::<u64>().ok()?))) else {
+        return Ok(None);
+    };
+    let mut bytes = [0; segment::HEADER_BYTES];
+    let header = files.open(&path.with_file_name(file)).and_then(|file| file.read_full_at(&mut bytes, 0));
+    let header = header.ok().and_then(|read| segment::Header::decode(&bytes[..read]).ok());
+    let found = match &header {
+        Some(header) => Some(batches_in(Window::new(files.open(path)?)?, header)?),
+        None => None,
+    };
+    let (batches, records) = (found.map(|(batches, _)| batches), found.map_or(0, |(_, records)| records));
+    Ok(Some(CutOff { segment: file.to_owned(), offset, batches, records }))
+}
+
+/// Keep a torn tail beside the log before it is cut off; the file's name.
+///
+/// # Errors
+/// Those of the system.
+pub fn keep_torn(files: &dyn Files, folder: &Path, torn: &Damage) -> io::Result<Option<String>> {
+    keep_rest(files, folder, &torn.file, torn.offset)
+}
+
+/// Make a manifest again that is lost or damaged, from what the segments and bases say of themselves. One that is there is
+/// kept under another name, which is returned. That there were more segments behind the last one no file tells.
+///
+/// # Errors
+/// Why that cannot be done: the files do not tell all, or not the same.
+pub fn rebuild_manifest(files: &Arc<dyn Files>, folder: &Path) -> Result<Option<String>, String> {
+    let manifest = manifest_of_files(&**files, folder)?;
+    let mut reader = LogReader::of(files.clone(), folder, manifest.clone());
+    loop {
+        match reader.next_batch() {
+            Ok(Some(_)) => {}
+            Ok(None) => break,
+            Err(error) => return Err(format!("what the segments hold does not fit together: {error}")),
+        }
+    }
+    let (place, name) = (folder.join(manifest::FILE_NAME), format!("{}{SUFFIX}", manifest::FILE_NAME));
+    let kept = match files.rename(&place, &folder.join(&name)) {
+        Ok(()) => Some(name),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(format!("the manifest cannot be kept as '{name}': {error}")),
+    };
+    manifest.write(&**files, folder).map_err(|error| format!("the manifest cannot be written: {error}"))?;
+    Ok(kept)
+}
+
+/// The manifest that names all segments in the folder, and the latest base that fits them.
+fn manifest_of_files(files: &dyn Files, folder: &Path) -> Result<Manifest, String> {
+    let names = files.list(folder).map_err(|error| error.to_string())?;
+    let names: Vec<&str> = names.iter().filter_map(|name| name.to_str()).collect();
+    let (mut segments, mut ids) = (Vec::new(), Vec::new());
+    for name in names.iter().filter(|name| segment::number_of(name).is_some()) {
+        let mut bytes = [0; segment::HEADER_BYTES];
+        let read = files.open(&folder.join(name)).and_then(|file| file.read_full_at(&mut bytes, 0));
+        let read = read.map_err(|error| format!("{name}: {error}"))?;
+        let header = segment::Header::decode(&bytes[..read]).map_err(|what| format!("{name} {what}"))?;
+        if segment::number_of(name) != Some(header.number) {
+            return Err(format!("{name} is segment {} by what it holds", header.number));
+        }
+        segments.push(Segment { number: header.number, first: header.first, file: (*name).to_owned() });
+        ids.push(header.id);
+    }
+    segments.sort_by_key(|segment| segment.number);
+    let (Some(id), Some(first)) = (ids.first().copied(), segments.first().map(|segment| segment.first)) else {
+        return Err("there is no segment".to_owned());
+    };
+    if ids.iter().any(|other| *other != id) {
+        return Err("there are segments of several logs".to_owned());
+    }
+    if segments.is_sorted_by_key(|segment| segment.first) {
+        let base = latest_base(files, folder, &names, &id);
+        return match base {
+            Some(base) if base.cut >= first => Ok(Manifest { id, base: Some(base), segments, closed: None }),
+            None if first == 0 => Ok(Manifest { id, base: None, segments, closed: None }),
+            _ => Err(format!("no base is there that says it has what comes before position {first}")),
+        };
+    }
+    Err("the positions of the segments are not in the order of their numbers".to_owned())
+}
+
+/// The base that says that it has most of this log.
+fn latest_base(files: &dyn Files, folder: &Path, names: &[&str], id: &LogId) -> Option<Base> {
+    let bases = names.iter().filter(|name| writer::base_number_of(name).is_some()).filter_map(|name| {
+        let head = SnapshotHead::read(&*files.open(&folder.join(name)).ok()?).ok()?;
+        Some(Base { file: (*name).to_owned(), cut: head.origin.position_in(id)? })
+    });
+    bases.max_by_key(|base| base.cut)
 }
 
 fn cut(files: &dyn Files, folder: &Path, damage: &Damage) -> Result<Vec<String>, LogError> {

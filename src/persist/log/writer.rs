@@ -33,6 +33,9 @@ pub enum WriteError {
     /// A sync failed: what was appended since the last one may or may not be kept, and the writer is unusable now.
     #[error("sync of the log failed: {0}")]
     Failed(io::Error),
+    /// The names of the log do not lead to its files any more: what was appended will not be found.
+    #[error(transparent)]
+    Lost(io::Error),
     /// A sync failed earlier.
     #[error("an earlier sync of the log failed")]
     Unusable,
@@ -82,9 +85,23 @@ impl LogWriter {
         base: Option<Base>,
         segment_bytes: u64,
     ) -> io::Result<LogWriter> {
+        Self::create_as(LogId::random(), files, folder, base, segment_bytes)
+    }
+
+    /// The same under this id, which no other log has.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create).
+    pub fn create_as(
+        id: LogId,
+        files: Arc<dyn Files>,
+        folder: &Path,
+        base: Option<Base>,
+        segment_bytes: u64,
+    ) -> io::Result<LogWriter> {
         files.create_folder(folder)?;
         files.sync_folder(folder.parent().unwrap_or(Path::new("/")))?;
-        let manifest = Manifest { id: LogId::random(), base, segments: Vec::new(), closed: None };
+        let manifest = Manifest { id, base, segments: Vec::new(), closed: None };
         let position = manifest.cut();
         Self::begin(files, folder, manifest, position, segment_bytes)
     }
@@ -161,6 +178,43 @@ impl LogWriter {
     /// Whether a sync failed, so that only a [restart](Self::restart_after_failure) helps.
     pub fn has_failed(&self) -> bool {
         self.failed
+    }
+
+    /// Do not write to these files any more, as after a failed sync.
+    pub fn give_up(&mut self) {
+        self.failed = true;
+    }
+
+    /// The folder has another name now.
+    pub fn relocate(&mut self, folder: &Path) {
+        self.folder = folder.to_owned();
+    }
+
+    /// Whether the names of the log still lead to its files: somebody may have removed or moved them, and what is written then
+    /// would not be found by a start.
+    ///
+    /// # Errors
+    /// What is gone.
+    pub fn is_in_place(&self) -> Result<(), WriteError> {
+        let base = self.manifest.base.iter().map(|base| &*base.file);
+        let segments = self.manifest.segments.iter().map(|segment| &*segment.file);
+        for name in [manifest::FILE_NAME].into_iter().chain(base).chain(segments) {
+            let path = self.folder.join(name);
+            let found = match self.files.identity(&path) {
+                Ok(found) => found,
+                Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                    return Err(lost(&path));
+                }
+                // Whether it is there cannot be told now.
+                Err(_) => continue,
+            };
+            let is_current = segment::number_of(name) == Some(self.current.number);
+            let own = if is_current { self.current.file.identity().ok().flatten() } else { None };
+            if own.is_some() && found.is_some() && own != found {
+                return Err(lost(&path));
+            }
+        }
+        Ok(())
     }
 
     /// Append whole records as one batch; nothing if there are none. They are safe after the next [`sync`](Self::sync).
@@ -249,11 +303,21 @@ impl LogWriter {
         self.finish()
     }
 
-    /// [Close](Self::close) a log that is switched off: what happens from now on will not be in it.
+    /// Try all that [`switch_off`](Self::switch_off) needs, but for the last step. The log goes on.
     ///
     /// # Errors
     /// [`WriteError`].
-    pub fn switch_off(mut self, now_ms: u64) -> Result<(), WriteError> {
+    pub fn prepare_switch_off(&mut self, now_ms: u64) -> Result<(), WriteError> {
+        self.sync()?;
+        let manifest = Manifest { closed: Some(now_ms), ..self.manifest.clone() };
+        manifest.prepare(&*self.files, &self.folder).map_err(WriteError::Again)
+    }
+
+    /// [Close](Self::close) a log that is switched off: what happens from now on will not be in it.
+    ///
+    /// # Errors
+    /// [`WriteError`]. It may or may not be closed on disk then, and must be [given up](Self::give_up) to go on.
+    pub fn switch_off(&mut self, now_ms: u64) -> Result<(), WriteError> {
         self.finish()?;
         let mut manifest = Manifest { closed: Some(now_ms), ..self.manifest.clone() };
         manifest.segments.extend(self.pending.as_ref().map(OpenSegment::entry));
@@ -351,6 +415,11 @@ impl LogWriter {
             }
         }
     }
+}
+
+fn lost(path: &Path) -> WriteError {
+    let reason = format!("'{}' was removed or moved away", path.display());
+    WriteError::Lost(io::Error::new(io::ErrorKind::NotFound, reason))
 }
 
 /// The manifest with one more segment, and without those that turned out empty.
@@ -462,7 +531,7 @@ fn base_name(number: u64) -> String {
     format!("base-{number}.rdb")
 }
 
-fn base_number_of(name: &str) -> Option<u64> {
+pub(super) fn base_number_of(name: &str) -> Option<u64> {
     let digits = name.strip_prefix("base-")?.strip_suffix(".rdb")?;
     digits.parse().ok().filter(|number| *number < u64::MAX && base_name(*number) == name)
 }

@@ -5,8 +5,11 @@
 //! none from before what was promised.
 
 mod faults;
+mod histories;
+mod places;
 mod slow;
 mod snapshots;
+mod switching;
 mod world;
 
 use world::World;

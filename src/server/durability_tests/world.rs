@@ -16,7 +16,7 @@ use crate::codec::payload::dump;
 use crate::commands::context::{Begun, ChangeGate, Context, Counters, Host, Job, JobOutcome, Room, Session, Task};
 use crate::commands::dispatch::{Progress, execute, write};
 use crate::commands::error::CommandError;
-use crate::config::{Environment, Id, Prepared, SetError, Settings};
+use crate::config::{Environment, Id, Prepared, SetError, Settings, find};
 use crate::keyspace::effect::Journal;
 use crate::keyspace::entry::ValueRef;
 use crate::keyspace::{Keyspace, SHARDS};
@@ -42,8 +42,13 @@ const PACE: Pace = Pace {
 };
 /// The same where connections sync themselves.
 const LED: Pace = Pace { quick: Duration::from_secs(1), ..PACE };
-const SCALE: Scale =
-    Scale { segment_bytes: 4096, retry: Duration::from_millis(3), needed_retry: Duration::from_millis(3) };
+const SCALE: Scale = Scale {
+    segment_bytes: 4096,
+    retry: Duration::from_millis(3),
+    needed_retry: Duration::from_millis(3),
+    look: Duration::from_millis(3),
+    end_patience: Duration::from_secs(20),
+};
 
 /// A server without sockets.
 pub struct Machine {
@@ -76,8 +81,14 @@ impl Host for Outside {
     fn approve_settings(&self, _: &Prepared) -> Result<(), SetError> {
         Ok(())
     }
-    fn settings_changed(&self, _: &[Id]) -> Option<Arc<Job>> {
-        None
+    fn settings_changed(&self, _: &[Id]) {
+        self.0.settings_changed();
+    }
+    fn switch_log(&self) -> Option<Arc<Job>> {
+        Some(self.0.switch_log())
+    }
+    fn log_switch(&self) -> Option<Arc<Job>> {
+        self.0.log_switch()
     }
     fn make_room(&self, _: u64, _: Duration) -> Room {
         Room::Made
@@ -115,9 +126,11 @@ impl Machine {
     /// Why the server would not start.
     pub fn start(files: Arc<dyn Files>, settings: &[(&str, &str)], pace: Pace) -> Result<Machine, String> {
         let environment = Environment { cores: 1, memory: None, memory_limit: None, folder: "/".into() };
-        let own = Arc::new(Settings::new(environment, []));
-        let pairs: Vec<_> = settings.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())).collect();
-        own.set(&pairs).expect("the settings are right");
+        let value = |(name, value): &(&str, &str)| {
+            let directive = find(name.as_bytes()).expect("a setting");
+            (directive.id, directive.parse(&[value.as_bytes()]).expect("the settings are right"))
+        };
+        let own = Arc::new(Settings::new(environment, settings.iter().map(value)));
         let live = LiveLog::start_with(pace).expect("a thread");
         let keyspace = Arc::new(Keyspace::new(Some(live.clone())));
         keyspace.clock().set(BEFORE_ALL_LIVES);
@@ -191,10 +204,11 @@ impl Machine {
         if !strict || !live.confirms() {
             return Ok(reply);
         }
+        let confirmed = live.confirm(since);
         if let Some(lead) = live.lead() {
             lead.sync();
         }
-        self.wait(live.confirm(since), &format!("{context}: confirm {line}")).map_err(|unconfirmed| unconfirmed.0)?;
+        self.wait(confirmed, &format!("{context}: confirm {line}")).map_err(|unconfirmed| unconfirmed.0)?;
         Ok(reply)
     }
 
@@ -257,8 +271,10 @@ pub struct World {
     attempts: Vec<usize>,
     /// The log on disk may be loaded by the next start: it belongs to this history.
     log_counts: bool,
-    /// A log is on disk that does not say that it has ended.
+    /// A log is on disk that does not say that it has ended, and of which snapshots need not have all.
     log_is_open: bool,
+    /// The machine that ran last had a log.
+    logged: bool,
     clock: u64,
     pub context: String,
     pub steps: usize,
@@ -278,6 +294,7 @@ impl World {
             attempts: vec![0],
             log_counts: true,
             log_is_open: false,
+            logged: false,
             clock: 1 << 40,
             context,
             steps: 0,
@@ -330,7 +347,8 @@ impl World {
         self.log_counts = appendonly;
         // A log that was not loaded belongs to another history.
         self.confirmed = if appendonly { index } else { 0 };
-        self.log_is_open &= !appendonly;
+        self.log_is_open = !appendonly && (self.log_is_open || self.logged);
+        self.logged = appendonly;
         machine.keyspace.clock().set(self.clock);
         self.machine = Some(machine);
         self.sweep();
@@ -471,17 +489,20 @@ impl World {
         let machine = self.machine.as_ref().expect("it runs");
         let outcome = machine.await_job(&machine.durability.switch_log(), &context);
         let machine = self.machine.as_ref().expect("it runs");
-        assert_eq!(machine.settings.appendonly(), on && outcome.is_ok(), "{context}");
-        assert_eq!(machine.durability.live.is_on(), on && outcome.is_ok(), "{context}");
+        // What failed has left all as it was.
+        let is_on = on == outcome.is_ok();
+        assert_eq!(machine.settings.appendonly(), is_on, "{context}");
+        assert_eq!(machine.durability.live.is_on(), is_on, "{context}");
+        self.logged = machine.durability.live.is_on();
         match (on, outcome.is_ok()) {
             (true, true) => {
                 (self.confirmed, self.log_counts, self.log_is_open) = (self.last(), true, false);
                 self.history.iter_mut().for_each(|state| state.position = None);
             }
-            (true, false) | (false, false) => self.log_is_open = true,
-            (false, true) => {}
+            (true, false) => self.log_is_open = true,
+            (false, _) => {}
         }
-        if !on {
+        if !is_on {
             // Positions count for nothing any more.
             self.history.iter_mut().for_each(|state| state.position = None);
         }

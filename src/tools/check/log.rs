@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::{Finding, snapshot};
+use super::{CUT_OFF, Finding, snapshot};
 use crate::keyspace::effect::Effect;
-use crate::persist::files::Files;
-use crate::persist::log::{Damage, LogError, LogReader, Manifest};
+use crate::persist::files::{Files, RealFiles};
+use crate::persist::log::repair::CutOff;
+use crate::persist::log::{Damage, LogError, LogReader, Manifest, manifest};
 use crate::persist::record::{Change, Malformed, Record, Unit, for_each_record, next_unit};
 use crate::tools::json::Json;
 use crate::tools::meter::{amount, count, watch};
@@ -148,7 +149,13 @@ pub fn check_folder(folder: &Path) -> Finding {
             tell_manifest(&mut finding, &*files, folder, &manifest);
             tell(&mut finding, &figures, true);
         }
-        Err(error) => finding.fail(error.to_string()),
+        Err(error) => {
+            finding.fail(error.to_string());
+            if super::lacks_manifest(&(Arc::new(RealFiles) as Arc<dyn Files>), folder) {
+                finding
+                    .line("--fix makes the manifest again if segments and base are there and fit together".to_owned());
+            }
+        }
     }
     finding
 }
@@ -162,7 +169,10 @@ fn read_settled(folder: &Path) -> Result<(Arc<dyn Files>, Manifest, Figures), Lo
         let files = pin(folder).map_err(failed)?;
         let done = AtomicU64::new(0);
         let opened = LogReader::open(files.clone(), folder)?;
-        let reader = opened.ok_or_else(|| failed(std::io::ErrorKind::NotFound.into()))?;
+        let reader = opened.ok_or_else(|| LogError::Io {
+            file: manifest::FILE_NAME.to_owned(),
+            source: std::io::Error::new(std::io::ErrorKind::NotFound, "the file is not there"),
+        })?;
         let (manifest, all) = (reader.manifest().clone(), reader.progress().1);
         let look = || (done.load(Ordering::Relaxed), all);
         let figures = watch(&folder.display().to_string(), look, || Figures::read(reader, &done))?;
@@ -199,6 +209,22 @@ pub fn check_segment(files: &Arc<dyn Files>, path: &Path) -> Finding {
         }
         Err(error) => finding.fail(error.to_string()),
     }
+    finding
+}
+
+/// Tells of a file that holds what was cut off a segment: nobody reads it again, so it is neither sound nor damaged.
+pub fn tell_rest(path: &Path, rest: &CutOff) -> Finding {
+    let mut finding = Finding::new(path, "cut off");
+    finding.verdict = Some(CUT_OFF);
+    let CutOff { segment, offset, batches, records } = rest;
+    finding.line(format!("what was cut off {segment} at offset {offset}; nothing reads it again"));
+    finding.line(match batches {
+        Some(batches) => format!("{} in it whole, with {} of records", count(*batches, "batch"), amount(*records)),
+        None => format!("what in it is whole cannot be told: {segment} is not there, or its header is damaged"),
+    });
+    finding.set("segment", segment.clone());
+    finding.set("offset", *offset);
+    finding.set("batches", *batches);
     finding
 }
 

@@ -13,6 +13,8 @@ mod log;
 mod repair;
 mod snapshot;
 
+pub(super) use self::snapshot::begins_as_snapshot;
+
 use std::ffi::OsString;
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -23,8 +25,9 @@ use clap::Parser;
 
 use super::json::Json;
 use crate::persist::files::{Files, RealFiles};
-use crate::persist::log::manifest;
-use crate::persist::log::segment;
+use crate::persist::log::reader::read_manifest;
+use crate::persist::log::repair as repair_log;
+use crate::persist::log::{LogError, manifest, segment};
 
 const LONG_ABOUT: &str = "\
 Say what snapshots and append-only logs hold, and what is damaged in them.
@@ -41,7 +44,8 @@ Damaged snapshots:
 Damaged logs:
   --fix cuts the log at the first damage: what comes before is kept, what is cut off is put beside it in
   files that end in '.damaged'. No server may be using the log meanwhile. A torn tail, as a power loss leaves
-  it, needs no --fix: the server cuts it at its start.
+  it, needs no --fix: the server cuts it at its start. A manifest that is lost or damaged is made again if
+  the segments and the base are there and fit together.
 
 Exit status: 0 if all files are sound, or were repaired; 1 if something is damaged or cannot be read; 2 if
 the words are not understood.
@@ -79,6 +83,8 @@ struct Finding {
     path: PathBuf,
     /// Sound, or sound by now.
     sound: bool,
+    /// What to call it if it is not just sound or damaged.
+    verdict: Option<&'static str>,
     /// One line for people, each.
     lines: Vec<String>,
     json: Vec<(String, Json)>,
@@ -88,7 +94,7 @@ impl Finding {
     fn new(path: &Path, kind: &str) -> Finding {
         let json =
             vec![("path".to_owned(), Json::from(path.display().to_string())), ("kind".to_owned(), Json::from(kind))];
-        Finding { path: path.to_owned(), sound: true, lines: Vec::new(), json }
+        Finding { path: path.to_owned(), sound: true, verdict: None, lines: Vec::new(), json }
     }
 
     fn line(&mut self, line: String) {
@@ -97,6 +103,16 @@ impl Finding {
 
     fn set(&mut self, name: &str, value: impl Into<Json>) {
         self.json.push((name.to_owned(), value.into()));
+    }
+
+    /// It cannot be looked at, or is none of ours: nothing is said of whether it is whole.
+    fn dismiss(&mut self, verdict: &'static str, reason: String) {
+        self.fail(reason);
+        self.verdict = Some(verdict);
+    }
+
+    fn verdict(&self) -> &'static str {
+        self.verdict.unwrap_or(if self.sound { "sound" } else { "DAMAGED" })
     }
 
     /// Something is wrong.
@@ -144,7 +160,7 @@ fn print(found: &Finding) {
 }
 
 fn text(found: &Finding) -> String {
-    let mut text = format!("{}: {}\n", found.path.display(), if found.sound { "sound" } else { "DAMAGED" });
+    let mut text = format!("{}: {}\n", found.path.display(), found.verdict());
     found.lines.iter().for_each(|line| text += &format!("  {line}\n"));
     text
 }
@@ -154,6 +170,10 @@ fn json(mut found: Finding) -> Json {
     Json::Map(found.json)
 }
 
+const CUT_OFF: &str = "the rest of a segment";
+const UNREADABLE: &str = "cannot be read";
+const UNKNOWN: &str = "not one of ours";
+
 /// A file that was looked at.
 struct Looked {
     finding: Finding,
@@ -161,12 +181,27 @@ struct Looked {
     log: Option<PathBuf>,
 }
 
+/// Whether a log's folder has no manifest that can be read.
+fn lacks_manifest(files: &Arc<dyn Files>, folder: &Path) -> bool {
+    match read_manifest(&**files, folder) {
+        Ok(found) => found.is_none(),
+        Err(error) => matches!(error, LogError::Manifest(_)),
+    }
+}
+
+/// Whether there is a log in a folder, though maybe without its manifest.
+fn is_log(folder: &Path) -> bool {
+    let is_segment = |entry: std::fs::DirEntry| entry.file_name().to_str().and_then(segment::number_of).is_some();
+    folder.join(manifest::FILE_NAME).exists()
+        || std::fs::read_dir(folder).is_ok_and(|entries| entries.flatten().any(is_segment))
+}
+
 /// Looks at what a path leads to.
 fn look(files: &Arc<dyn Files>, path: &Path) -> Vec<Looked> {
     let alone = |finding| vec![Looked { finding, log: None }];
     let whole = |folder: &Path| Looked { finding: log::check_folder(folder), log: Some(folder.to_owned()) };
     if path.is_dir() {
-        if path.join(manifest::FILE_NAME).exists() {
+        if is_log(path) {
             return vec![whole(path)];
         }
         let (snapshot, folder) = (path.join(super::SNAPSHOT_NAME), path.join(super::LOG_FOLDER));
@@ -174,12 +209,12 @@ fn look(files: &Arc<dyn Files>, path: &Path) -> Vec<Looked> {
         if snapshot.exists() {
             found.extend(look(files, &snapshot));
         }
-        if folder.join(manifest::FILE_NAME).exists() {
+        if is_log(&folder) {
             found.push(whole(&folder));
         }
         if found.is_empty() {
             let mut finding = Finding::new(path, "folder");
-            finding.fail(format!("holds no log ('{}') and no data of a server", manifest::FILE_NAME));
+            finding.dismiss(UNKNOWN, format!("holds no log ('{}') and no data of a server", manifest::FILE_NAME));
             return alone(finding);
         }
         return found;
@@ -187,12 +222,16 @@ fn look(files: &Arc<dyn Files>, path: &Path) -> Vec<Looked> {
     if path.file_name().is_some_and(|name| name == manifest::FILE_NAME) {
         return vec![whole(path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new(".")))];
     }
+    // What keeps one from being read is told below.
+    if let Ok(Some(rest)) = repair_log::look_at_rest(&**files, path) {
+        return alone(log::tell_rest(path, &rest));
+    }
     match begins_as_segment(path) {
         Ok(true) => alone(log::check_segment(files, path)),
         Ok(false) => alone(snapshot::check(&**files, path)),
         Err(error) => {
             let mut finding = Finding::new(path, "file");
-            finding.fail(error.to_string());
+            finding.dismiss(UNREADABLE, error.to_string());
             alone(finding)
         }
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::{Finding, Looked, log};
 use crate::persist::files::Files;
+use crate::persist::log::reader::read_manifest;
 use crate::persist::log::repair;
 use crate::tools::USAGE;
 use crate::tools::json::Json;
@@ -21,7 +22,7 @@ pub fn repair(files: &Arc<dyn Files>, looked: Looked, yes: bool) -> Result<Findi
         finding.line("nothing was changed: only a log as a whole, its folder, can be repaired".to_owned());
         return Ok(finding);
     };
-    if !has_damage(&finding) {
+    if !has_damage(&finding) && !super::lacks_manifest(files, &folder) {
         finding.line("nothing was changed: this is not mended by cutting the log".to_owned());
         return Ok(finding);
     }
@@ -30,7 +31,8 @@ pub fn repair(files: &Arc<dyn Files>, looked: Looked, yes: bool) -> Result<Findi
         return Ok(finding);
     }
     if !yes {
-        match confirm(&format!("{}Cut the log there?", super::text(&finding))) {
+        let question = if has_damage(&finding) { "Cut the log there?" } else { "Make the manifest again?" };
+        match confirm(&format!("{}{question}", super::text(&finding))) {
             Some(true) => {}
             Some(false) => {
                 finding.line("nothing was changed".to_owned());
@@ -58,6 +60,9 @@ fn cut(files: &Arc<dyn Files>, folder: &Path, mut finding: Finding) -> Finding {
             return finding;
         }
     };
+    if super::lacks_manifest(files, folder) {
+        return rebuild(files, folder, finding);
+    }
     let kept = match repair::fix(files, folder) {
         Ok(outcome) => outcome.map(|(_, kept)| kept).unwrap_or_default(),
         Err(error) => {
@@ -74,6 +79,28 @@ fn cut(files: &Arc<dyn Files>, folder: &Path, mut finding: Finding) -> Finding {
     after.set("repaired", error);
     after.set("kept", Json::List(kept.into_iter().map(Json::from).collect()));
     after.lines.insert(0, what);
+    after
+}
+
+fn newest(files: &Arc<dyn Files>, folder: &Path) -> Option<String> {
+    read_manifest(&**files, folder).ok()??.segments.pop().map(|segment| segment.file)
+}
+
+fn rebuild(files: &Arc<dyn Files>, folder: &Path, mut finding: Finding) -> Finding {
+    let kept = match repair::rebuild_manifest(files, folder) {
+        Ok(kept) => kept,
+        Err(reason) => {
+            finding.line(format!(
+                "nothing was changed: the manifest cannot be made again: {reason}; keep the folder, and restore a backup"
+            ));
+            return finding;
+        }
+    };
+    let mut after = log::check_folder(folder);
+    let kept = kept.map_or_else(String::new, |name| format!("; the damaged one is kept as {name}"));
+    let last = newest(files, folder).map_or_else(String::new, |name| format!(" behind {name}"));
+    after.lines.insert(0, format!("repaired: the manifest was made again from the other files{kept}"));
+    after.lines.insert(1, format!("make sure that no segment{last} was lost too: no other file would tell"));
     after
 }
 

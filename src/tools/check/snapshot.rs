@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::Finding;
+use super::{Finding, UNKNOWN};
 use crate::persist::files::{File, Files};
 use crate::persist::snapshot::read::{Checksum, LoadError, Loss, Progress, Report, Visited, walk};
 use crate::tools::copy::journal::Names;
@@ -70,6 +70,14 @@ pub fn check(files: &dyn Files, path: &Path) -> Finding {
         }
     };
     finding.set("bytes", length);
+    if !begins_as_snapshot(&*file) && !has_filters(&*file, path) {
+        finding.dismiss(
+            UNKNOWN,
+            "no snapshot and no log: neither REDIS nor VALKEY stands at its start, and nothing in it is a filter"
+                .to_owned(),
+        );
+        return finding;
+    }
     let (figures, outcome) = read(&*file, false, path);
     match outcome {
         Ok(report) => tell(&mut finding, &report, &figures, length),
@@ -90,6 +98,19 @@ fn read(file: &dyn File, accept_damaged: bool, path: &Path) -> (Figures, Result<
         walk(file, accept_damaged, &progress, &mut |key| figures.visit(key))
     });
     (figures, report)
+}
+
+/// Whether a file begins as a snapshot does.
+pub fn begins_as_snapshot(file: &dyn File) -> bool {
+    let mut bytes = [0; 6];
+    let read = file.read_full_at(&mut bytes, 0).unwrap_or(0);
+    bytes[..read].starts_with(b"REDIS") || bytes[..read].starts_with(b"VALKEY")
+}
+
+/// Whether a file that begins as no snapshot holds keys all the same: its beginning may be lost.
+fn has_filters(file: &dyn File, path: &Path) -> bool {
+    let (figures, outcome) = read(file, true, path);
+    outcome.is_ok() && !figures.kinds.is_empty()
 }
 
 /// What could be loaded of a damaged file.

@@ -17,12 +17,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Parser;
 
+use super::check::begins_as_snapshot;
 use super::keys::for_each_key;
 use super::meter::{amount, count, watch};
 use crate::keyspace::Keyspace;
 use crate::persist::files::{Files as _, RealFiles};
 use crate::persist::log::manifest;
-use crate::persist::recovery::MOMENT_FIELD;
+use crate::persist::origin::MOMENT_FIELD;
 use crate::persist::snapshot::read::{self, Report};
 use crate::persist::snapshot::save;
 
@@ -48,7 +49,8 @@ Exit status: 0 if all filters arrived, 1 otherwise, 2 if the words are not under
     about = "Take Bloom filters out of a snapshot of Redis, Valkey or SeenDB",
     long_about = LONG_ABOUT,
     after_long_help = AFTER_HELP,
-    override_usage = "seendb import [OPTIONS] <DUMP.RDB> (--dir <FOLDER> | --into <ADDRESS>)"
+    override_usage = "seendb import [OPTIONS] <DUMP.RDB> (--dir <FOLDER> | --into <ADDRESS>)",
+    group = clap::ArgGroup::new("target").args(["dir", "into"]).required(true)
 )]
 struct Options {
     /// The snapshot
@@ -56,7 +58,7 @@ struct Options {
     file: PathBuf,
 
     /// Write dump.rdb into this folder, for SeenDB to load at its start
-    #[arg(long, value_name = "FOLDER", required_unless_present = "into", conflicts_with = "into")]
+    #[arg(long, value_name = "FOLDER")]
     dir: Option<PathBuf>,
 
     /// Send the filters to this server: redis://[[user:]password@]host[:port][/db]
@@ -113,12 +115,17 @@ fn free_place(folder: &Path, replace: bool) -> Result<PathBuf, String> {
 
 /// All filters of a snapshot.
 fn load(path: &Path, accept_damaged: bool) -> Result<(Arc<Keyspace>, Report), String> {
+    let lead = |reason: &dyn std::fmt::Display| format!("'{}': {reason}", path.display());
+    if path.is_dir() {
+        return Err(lead(&folder_hint(path)));
+    }
+    let file = RealFiles.open(path).map_err(|error| lead(&error))?;
+    let is_snapshot = begins_as_snapshot(&*file);
     let hint = |error: &read::LoadError| match error {
+        read::LoadError::Damage(_) if !is_snapshot => "; it does not begin as a snapshot does: is it one?",
         read::LoadError::Damage(_) if !accept_damaged => "; --load-damaged takes what is sound",
         _ => "",
     };
-    let lead = |reason: &dyn std::fmt::Display| format!("'{}': {reason}", path.display());
-    let file = RealFiles.open(path).map_err(|error| lead(&error))?;
     let keyspace = Arc::new(Keyspace::default());
     keyspace.hold_lives(true);
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
@@ -128,6 +135,22 @@ fn load(path: &Path, accept_damaged: bool) -> Result<(Arc<Keyspace>, Report), St
     let report = watch("reading", look, || read::load(&*file, &keyspace, &options, &progress))
         .map_err(|error| format!("{}{}", lead(&error), hint(&error)))?;
     Ok((keyspace, report))
+}
+
+/// A folder was given: where in it the snapshot is.
+fn folder_hint(folder: &Path) -> String {
+    let (snapshot, log) = (folder.join(super::SNAPSHOT_NAME), folder.join(super::LOG_FOLDER));
+    let is_log = |folder: &Path| folder.join(manifest::FILE_NAME).exists();
+    let cat = |log: &Path| {
+        format!("'seendb log cat --resp {}' prints what a log holds for 'redis-cli --pipe'", log.display())
+    };
+    match (is_log(folder), snapshot.exists(), is_log(&log)) {
+        (true, ..) => format!("it is a log, not a snapshot: {}", cat(folder)),
+        (_, true, true) => format!("it is a folder: its snapshot is '{}', and {}", snapshot.display(), cat(&log)),
+        (_, true, false) => format!("it is a folder: its snapshot is '{}'", snapshot.display()),
+        (_, false, true) => format!("it is a folder without a snapshot, but with a log: {}", cat(&log)),
+        (_, false, false) => "it is a folder, and there is no snapshot in it".to_owned(),
+    }
 }
 
 fn now() -> u64 {

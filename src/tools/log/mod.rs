@@ -53,7 +53,11 @@ where it is. The log is only read.
 
 /// `seendb log`.
 #[derive(Debug, Parser)]
-#[command(name = "seendb log", about = "Print an append-only log as commands")]
+#[command(
+    name = "seendb log",
+    about = "Print an append-only log as commands",
+    override_usage = "seendb log cat [OPTIONS] <FOLDER>"
+)]
 struct Options {
     #[command(subcommand)]
     action: Action,
@@ -62,14 +66,18 @@ struct Options {
 #[derive(Debug, Subcommand)]
 enum Action {
     /// Print a log as commands
-    #[command(long_about = LONG_ABOUT, after_long_help = AFTER_HELP)]
+    #[command(
+        long_about = LONG_ABOUT,
+        after_long_help = AFTER_HELP,
+        override_usage = "seendb log cat [OPTIONS] <FOLDER>"
+    )]
     Cat(Cat),
 }
 
 /// `seendb log cat`.
 #[derive(Debug, clap::Args)]
 struct Cat {
-    /// The log's folder (appendonlydir)
+    /// The log's folder (appendonlydir), or the data folder that it is in
     #[arg(value_name = "FOLDER")]
     folder: PathBuf,
 
@@ -133,7 +141,10 @@ fn cat(options: &Cat) -> Result<bool, String> {
 }
 
 fn cat_to(options: &Cat, printer: &mut (impl Printer + ?Sized)) -> Result<bool, String> {
-    let folder = &options.folder;
+    // A server's folder is as good as the log's in it.
+    let inside = options.folder.join(super::LOG_FOLDER);
+    let is_log = |folder: &Path| folder.join(manifest::FILE_NAME).exists();
+    let folder = if !is_log(&options.folder) && is_log(&inside) { &inside } else { &options.folder };
     let lead = |reason: &dyn std::fmt::Display| format!("'{}': {reason}", folder.display());
     let files = pin(folder).map_err(|error| lead(&error))?;
     let opened = LogReader::open(files.clone(), folder).map_err(|error| lead(&error))?;
@@ -158,7 +169,7 @@ fn cat_to(options: &Cat, printer: &mut (impl Printer + ?Sized)) -> Result<bool, 
     match outcome {
         Ok(torn) => {
             if let Some(torn) = torn {
-                eprintln!("seendb log cat: {torn}");
+                eprintln!("seendb log cat: {torn}, which are left out");
             }
             Ok(true)
         }
