@@ -219,10 +219,11 @@ impl Server {
             }
             // Nearly any reply will do: a server with a password answers NOAUTH.
             if let Ok(mut client) = Client::connect(self.port) {
-                match client.cmd("PING") {
-                    Value::Error(text) if text.starts_with("LOADING") => {}
-                    Value::Simple(_) | Value::Error(_) => return Ok(()),
-                    _ => {}
+                match client.try_call(&["PING"]) {
+                    Ok(Value::Error(text)) if text.starts_with("LOADING") => {}
+                    Ok(Value::Simple(_) | Value::Error(_)) => return Ok(()),
+                    // Somebody else may have had the port until now.
+                    Ok(_) | Err(_) => {}
                 }
             }
             std::thread::sleep(Duration::from_millis(5));
