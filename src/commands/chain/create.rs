@@ -41,9 +41,9 @@ impl NewRing {
     /// Make the ring, where there is no key.
     ///
     /// # Errors
-    /// It may not be so large, or there is no memory.
+    /// It may not be so large, or there is no memory; no random numbers for its key.
     pub fn create(&self, cell: &mut Cell<'_>, bounds: Bounds<'_>, now: u64) -> Result<(), CommandError> {
-        let settings = self.drawn();
+        let settings = self.drawn()?;
         // A ring takes memory when it needs it; but one that could never be filled is refused at once.
         bounds.check(settings.full_bytes()?, 0, 0)?;
         let version = first_version();
@@ -55,7 +55,7 @@ impl NewRing {
 }
 
 /// Where versions begin: with the time in microseconds, so that a key made anew is always newer.
-fn first_version() -> u64 {
+pub(super) fn first_version() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |time| time.as_micros() as u64)
 }
 

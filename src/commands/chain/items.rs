@@ -19,7 +19,7 @@ use crate::keyspace::entry::{Entry, EntryRef, RingRef, ValueRef};
 use crate::keyspace::latch::Wait;
 use crate::keyspace::latched::Latched;
 use crate::keyspace::{Cell, Record, ring};
-use crate::resp::{Args, Reply, encode_bulk, parse_integer};
+use crate::resp::{Args, Reply, encode_bulk, encode_error, parse_integer};
 
 /// Greatest number of items that a command can ask for.
 const MOST_ITEMS: u64 = 1 << 20;
@@ -88,9 +88,10 @@ enum Answers {
     Bools(SmallVec<[bool; 32]>),
     /// As soon as an item was refused.
     Replies(Vec<Reply>),
-    /// Items, encoded.
+    /// Items, encoded, and errors between them.
     Items {
         count: usize,
+        refused: usize,
         bytes: Vec<u8>,
     },
 }
@@ -98,7 +99,7 @@ enum Answers {
 impl Answers {
     fn new(answer: Answer) -> Self {
         match answer {
-            Answer::Unseen(_) => Self::Items { count: 0, bytes: Vec::new() },
+            Answer::Unseen(_) => Self::Items { count: 0, refused: 0, bytes: Vec::new() },
             _ => Self::Bools(SmallVec::new()),
         }
     }
@@ -113,12 +114,16 @@ impl Answers {
             }
             (Self::Replies(replies), Ok(unseen)) => replies.push(Reply::Bool(unseen)),
             (Self::Replies(replies), Err(error)) => replies.push(Reply::Error(error.message())),
-            (Self::Items { count, bytes }, Ok(true)) => {
+            (Self::Items { count, bytes, .. }, Ok(true)) => {
                 *count += 1;
                 encode_bulk(item, bytes);
             }
-            // Neither given out nor written.
-            (Self::Items { .. }, _) => {}
+            (Self::Items { .. }, Ok(false)) => {}
+            // Neither given out nor written: in its place stands why.
+            (Self::Items { refused, bytes, .. }, Err(error)) => {
+                *refused += 1;
+                encode_error(&error.message(), bytes);
+            }
         }
     }
 
@@ -128,7 +133,7 @@ impl Answers {
             Self::Bools(bools) => Reply::Bools(bools),
             Self::Replies(mut replies) if answer == Answer::One => replies.pop().unwrap_or(Reply::Null),
             Self::Replies(replies) => Reply::Array(replies),
-            Self::Items { count, bytes } => Reply::Encoded { count, bytes },
+            Self::Items { count, refused, bytes } => Reply::Encoded { count: count + refused, bytes },
         }
     }
 
@@ -144,6 +149,8 @@ struct Progress {
     answers: Answers,
     /// The item that is next.
     next: usize,
+    /// Bytes for which other keys have to go before the first item is tried again.
+    wanted: Option<u64>,
 }
 
 /// `CHAIN.ADD key item [AT unix-ms]`
@@ -233,7 +240,7 @@ fn write_items(context: &mut Context<'_>, args: Args<'_>, items: Items<'_>, writ
     if long && context.held.is_none() {
         context.keyspace.may_take()?;
     }
-    let mut progress = Progress { answer: write.answer, answers: Answers::new(write.answer), next: 0 };
+    let mut progress = Progress { answer: write.answer, answers: Answers::new(write.answer), next: 0, wanted: None };
     let (event, latched) = context.write_and_latch(&args[1], |cell| {
         let event = make_if_missing(cell, bounds, clock, &write);
         match event {
@@ -247,6 +254,9 @@ fn write_items(context: &mut Context<'_>, args: Args<'_>, items: Items<'_>, writ
         }
     })?;
     let event = event?;
+    if let Some(bytes) = progress.wanted {
+        return Err(CommandError::NoRoomYet { bytes }.into());
+    }
     match latched {
         Some(latched) => {
             let first = items.first;
@@ -287,7 +297,6 @@ fn add_items(
             progress.next = items.len();
             break;
         }
-        progress.next += 1;
         let hash = hash_item(item, key.as_ref());
         // What is only to be given out is not remembered anew.
         let only_unseen = matches!(progress.answer, Answer::Unseen(_));
@@ -302,9 +311,19 @@ fn add_items(
                 },
             ),
         };
-        progress.answers.push(item, unseen);
+        match unseen {
+            // Nothing was done yet: the whole command can be tried again.
+            Err(CommandError::NoRoomYet { bytes }) if progress.next == 0 && items.len() == most => {
+                progress.wanted = Some(bytes);
+                return;
+            }
+            unseen => progress.answers.push(item, unseen),
+        }
+        progress.next += 1;
     }
-    if !changed.is_empty() {
+    // Time went on, whether there was an item that is new or not.
+    let advanced = ring::advance(entry, event.now).unwrap_or(false);
+    if advanced || !changed.is_empty() {
         record.record(&Effect::RingAdded { event, items: &changed });
     }
     // There is no better answer than the items' own; the life is moved by the next write.
