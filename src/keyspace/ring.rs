@@ -1,5 +1,8 @@
 //! How rings are held by entries: packed into them while they are small, in allocations of their own from then on.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::UNIX_EPOCH;
+
 use super::entry::{Entry, EntryRef, RingRef, Value, ValueRef, packs};
 use crate::codec::value::HalfRing;
 use crate::filters::bits::AllocError;
@@ -110,6 +113,32 @@ impl RingRef<'_> {
         match self {
             Self::Packed(ring) => ring.unpack(),
             Self::Large(ring) => Ok(ring.clone()),
+        }
+    }
+}
+
+/// Where the versions of new rings begin: with the time in microseconds, or above what a ring that was written faster than that
+/// had reached. So a key made anew is newer than the one before.
+#[derive(Default)]
+pub struct Versions {
+    /// The greatest version that was ahead of the clock.
+    ahead: AtomicU64,
+}
+
+impl Versions {
+    /// The version of a ring that is made now.
+    #[must_use]
+    pub fn begin(&self) -> u64 {
+        let now = UNIX_EPOCH.elapsed().map_or(1, |time| time.as_micros() as u64);
+        now.max(self.ahead.load(Ordering::Relaxed) + 1)
+    }
+
+    /// A ring has this version now, by a clock of milliseconds.
+    #[inline]
+    pub fn note(&self, version: u64, clock: u64) {
+        // Mostly it is behind: the ring is older than a millisecond, and writes take longer than a microsecond.
+        if version / 1000 >= clock {
+            self.ahead.fetch_max(version, Ordering::Relaxed);
         }
     }
 }

@@ -266,6 +266,34 @@ fn items_that_find_no_memory_are_errors() {
     assert!(client.cmd("CHAIN.ADD k fresh") == 1);
 }
 
+/// Where other keys can go for a link, they do: no item is refused, and none is judged twice.
+#[test]
+fn keys_are_evicted_for_a_link() {
+    let world = World::new();
+    world.set("maxmemory", "1mb");
+    let mut client = world.client();
+    client.cmd("CHAIN.RESERVE k 0.000001 400");
+    let mut from = 0;
+    for items in [1, 50, 99, 100, 101, 250, 30_000] {
+        world.evict(3);
+        let added = client.call(&with_items("CHAIN.MADD k", from..from + items));
+        assert_eq!(yes(&added), items);
+        from += items;
+    }
+    world.evict(3);
+    assert!(client.cmd("CHAIN.RESERVE j 0.01 100") == "OK");
+    world.evict(3);
+    assert!(client.cmd("CHAIN.MERGE new k") == "OK");
+    // In a transaction, whose keys' shards are locked.
+    client.cmd("MULTI");
+    client.call(&with_items("CHAIN.MADD j", 0..90));
+    client.call(&with_items("CHAIN.MADD new", 0..250));
+    world.evict(3);
+    let replies = client.cmd("EXEC");
+    assert!(yes(&replies.array()[0]) > 80, "{replies:?}");
+    assert_eq!(client.chunks("k"), world.replayed().client().chunks("k"));
+}
+
 #[test]
 fn at_the_memory_limit() {
     const OOM: &str = "OOM command not allowed when used memory > 'maxmemory'.";

@@ -126,7 +126,9 @@ fn what_is_wrong_is_refused_with_its_text() {
     // On a live key the options are checked all the same.
     client.cmd("CHAIN.RESERVE live 0.01 100");
     assert_eq!(START, 1_750_032_000_000, "the life above that is just over");
-    let takes: [(&str, &dyn Fn(&str) -> String, &[&[(&str, &str)]]); 6] = [
+    type Line<'l> = &'l dyn Fn(&str) -> String;
+    type Wrong = &'static [(&'static str, &'static str)];
+    let takes: [(&str, Line<'_>, &[Wrong]); 6] = [
         ("chain.reserve", &|options| format!("CHAIN.RESERVE k 0.01 100 {options}"), &[WRONG, WRONG_LIVES]),
         ("chain.insert", &|options| format!("CHAIN.INSERT k {options} ITEMS a"), &[WRONG, WRONG_LIVES, WRONG_SIZES]),
         ("chain.insert", &|options| format!("CHAIN.INSERT live {options} ITEMS a"), &[WRONG, WRONG_LIVES, WRONG_SIZES]),

@@ -1,6 +1,7 @@
 //! Clients of a keyspace in this process, whose clock stands where the test has set it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -51,7 +52,9 @@ impl Journal for Tape {
 /// A host whose memory limit the test sets.
 #[derive(Default)]
 struct Hosting {
-    refuses: std::sync::atomic::AtomicBool,
+    refuses: AtomicBool,
+    /// So many times room is made only after a look.
+    going: AtomicUsize,
 }
 
 impl Host for Hosting {
@@ -64,12 +67,21 @@ impl Host for Hosting {
     fn settings_changed(&self, _: &[Id]) -> Option<Arc<Job>> {
         None
     }
-    fn make_room(&self, _: u64, _: Duration) -> Room {
-        self.room_for(0, 0)
+    fn make_room(&self, bytes: u64, _: Duration) -> Room {
+        match self.refuses.load(Ordering::Relaxed) {
+            true => Room::Refused,
+            false if bytes > 0 => {
+                let left = self.going.load(Ordering::Relaxed);
+                self.going.store(left.saturating_sub(1), Ordering::Relaxed);
+                if left > 1 { Room::Going } else { Room::Made }
+            }
+            false => Room::Made,
+        }
     }
     fn room_for(&self, _: u64, _: u64) -> Room {
-        match self.refuses.load(std::sync::atomic::Ordering::Relaxed) {
+        match self.refuses.load(Ordering::Relaxed) {
             true => Room::Refused,
+            false if self.going.load(Ordering::Relaxed) > 0 => Room::Going,
             false => Room::Made,
         }
     }
@@ -112,7 +124,12 @@ impl World {
 
     /// Has no memory left under `maxmemory`, or has some again.
     pub fn refuse_memory(&self, refuses: bool) {
-        self.host.refuses.store(refuses, std::sync::atomic::Ordering::Relaxed);
+        self.host.refuses.store(refuses, Ordering::Relaxed);
+    }
+
+    /// There is room only after so many steps of eviction.
+    pub fn evict(&self, steps: usize) {
+        self.host.going.store(steps, Ordering::Relaxed);
     }
 
     /// Records in the log.

@@ -11,6 +11,7 @@ use crate::commands::bloom::Bounds;
 use crate::commands::context::Context;
 use crate::commands::dispatch::{LongCommand, Outcome, Step, Stop, refused};
 use crate::commands::error::CommandError;
+use crate::commands::room::RoomWait;
 use crate::commands::words::{Words, is};
 use crate::filters::item_hash::{HashKey, hash_item};
 use crate::filters::ring::{Event, TimeError};
@@ -18,6 +19,7 @@ use crate::keyspace::effect::Effect;
 use crate::keyspace::entry::{Entry, EntryRef, RingRef, ValueRef};
 use crate::keyspace::latch::Wait;
 use crate::keyspace::latched::Latched;
+use crate::keyspace::ring::Versions;
 use crate::keyspace::{Cell, Record, ring};
 use crate::resp::{Args, Reply, encode_bulk, encode_error, parse_integer};
 
@@ -149,8 +151,28 @@ struct Progress {
     answers: Answers,
     /// The item that is next.
     next: usize,
-    /// Bytes for which other keys have to go before the first item is tried again.
+    /// The ring's version so far.
+    version: u64,
+    /// For a link that the next item needs.
+    room: RoomWait,
+    /// Whether other keys can go for it, and the item be tried again.
+    may_wait: bool,
+    /// The bytes of it, if they have to.
     wanted: Option<u64>,
+}
+
+impl Progress {
+    /// Whether an item is tried again, for which there is no room yet.
+    fn waits(&mut self, error: &CommandError) -> bool {
+        match error {
+            // As long as nothing was done the whole command can be tried again.
+            CommandError::NoRoomYet { bytes } if (self.may_wait || self.next == 0) && self.room.want(*bytes) => {
+                self.wanted = Some(*bytes);
+                true
+            }
+            _ => false,
+        }
+    }
 }
 
 /// `CHAIN.ADD key item [AT unix-ms]`
@@ -240,23 +262,42 @@ fn write_items(context: &mut Context<'_>, args: Args<'_>, items: Items<'_>, writ
     if long && context.held.is_none() {
         context.keyspace.may_take()?;
     }
-    let mut progress = Progress { answer: write.answer, answers: Answers::new(write.answer), next: 0, wanted: None };
+    let versions = context.keyspace.versions();
+    let mut progress = Progress {
+        version: 0,
+        answer: write.answer,
+        answers: Answers::new(write.answer),
+        next: 0,
+        room: RoomWait::default(),
+        may_wait: may_latch,
+        wanted: None,
+    };
     let (event, latched) = context.write_and_latch(&args[1], |cell| {
-        let event = make_if_missing(cell, bounds, clock, &write);
+        let event = make_if_missing(cell, (bounds, versions, clock), &write);
         match event {
             Ok(event) if !long => {
                 cell.change(|entry, record| {
                     add_items(entry, &record, (bounds, clock, event), items, &mut progress, items.len());
                 });
-                (Ok(event), false)
+                (Ok(event), may_latch && progress.wanted.is_some())
             }
             event => (event, long),
         }
     })?;
     let event = event?;
-    if let Some(bytes) = progress.wanted {
-        return Err(CommandError::NoRoomYet { bytes }.into());
+    if let (None, Some(bytes)) = (&latched, progress.wanted.take()) {
+        if progress.next == 0 {
+            return Err(CommandError::NoRoomYet { bytes }.into());
+        }
+        // No key may be taken out now. What finds no room is refused.
+        progress.may_wait = false;
+        context.write(&args[1], |cell| {
+            cell.change(|entry, record| {
+                add_items(entry, &record, (bounds, clock, event), items, &mut progress, items.len());
+            })
+        })?;
     }
+    versions.note(progress.version, clock);
     match latched {
         Some(latched) => {
             let first = items.first;
@@ -268,14 +309,18 @@ fn write_items(context: &mut Context<'_>, args: Args<'_>, items: Items<'_>, writ
 }
 
 /// Make the key if there is none; when the items are written.
-fn make_if_missing(cell: &mut Cell<'_>, bounds: Bounds<'_>, clock: u64, write: &Write) -> Result<Event, CommandError> {
+fn make_if_missing(
+    cell: &mut Cell<'_>,
+    (bounds, versions, clock): (Bounds<'_>, &Versions, u64),
+    write: &Write,
+) -> Result<Event, CommandError> {
     match (cell.get().map(EntryRef::value), &write.missing) {
         (Some(ValueRef::Ring(ring)), _) => Ok(ring.event(clock, write.at)?),
         (Some(other), _) => Err(not_a_ring(&other)),
         (None, None) => Err(CommandError::NotFound),
         (None, Some(new)) => {
             let event = new.settings.event(0, clock, write.at)?;
-            new.create(cell, bounds, clock)?;
+            new.create(cell, bounds, versions.begin(), clock)?;
             Ok(event)
         }
     }
@@ -311,20 +356,22 @@ fn add_items(
                 },
             ),
         };
-        match unseen {
-            // Nothing was done yet: the whole command can be tried again.
-            Err(CommandError::NoRoomYet { bytes }) if progress.next == 0 && items.len() == most => {
-                progress.wanted = Some(bytes);
-                return;
-            }
-            unseen => progress.answers.push(item, unseen),
+        if unseen.as_ref().is_err_and(|error| progress.waits(error)) {
+            break;
         }
+        if unseen.is_ok() {
+            progress.room.served();
+        }
+        progress.answers.push(item, unseen);
         progress.next += 1;
     }
     // Time went on, whether there was an item that is new or not.
     let advanced = ring::advance(entry, event.now).unwrap_or(false);
     if advanced || !changed.is_empty() {
         record.record(&Effect::RingAdded { event, items: &changed });
+    }
+    if let ValueRef::Ring(ring) = entry.value() {
+        progress.version = ring.version();
     }
     // There is no better answer than the items' own; the life is moved by the next write.
     let _no_memory = move_life(entry, record, clock);
@@ -350,15 +397,23 @@ impl LongCommand for LongWrite {
     fn step(&mut self, context: &mut Context<'_>, args: Args<'_>, until: Instant) -> Step {
         let (items, bounds) = (Items::of(args, self.first), Bounds::of(context));
         let (event, clock, progress) = (self.event, self.clock, &mut self.progress);
+        if progress.wanted.is_some() && !progress.room.is_over(context.host, until) {
+            return Ok(None);
+        }
+        progress.wanted = None;
         let done = self.latched.change(|entry, record| {
             while progress.next < items.len() {
                 add_items(entry, record, (bounds, clock, event), items, progress, GROUP);
+                if progress.wanted.is_some() {
+                    return false;
+                }
                 if Instant::now() >= until {
                     return progress.next == items.len();
                 }
             }
             true
         });
+        context.keyspace.versions().note(progress.version, clock);
         let answer = progress.answer;
         Ok(done.then(|| std::mem::replace(&mut progress.answers, Answers::new(answer)).into_reply(answer)))
     }

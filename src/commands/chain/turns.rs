@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::create::{first_version, move_life};
+use super::create::move_life;
 use super::not_a_ring;
 use super::options::links;
 use super::ring_of;
@@ -20,6 +20,7 @@ use crate::keyspace::entry::{Entry, EntryRef, ValueRef};
 use crate::keyspace::held::Held;
 use crate::keyspace::latch::Wait;
 use crate::keyspace::latched::LatchedKeys;
+use crate::keyspace::ring::Versions;
 use crate::keyspace::{Cell, Record, ring};
 use crate::resp::{Args, Reply};
 
@@ -149,16 +150,26 @@ impl<'a> MergeOrder<'a> {
     }
 
     /// What is to be merged, if there is anything.
-    fn read(self, held: &mut Held<'_>, clock: u64) -> Result<Result<Option<Merging>, CommandError>, Wait> {
+    fn read(
+        self,
+        held: &mut Held<'_>,
+        versions: &Versions,
+        clock: u64,
+    ) -> Result<Result<Option<Merging>, CommandError>, Wait> {
         let mut rings = Vec::new();
         for name in self.names.iter() {
             rings.push(held.read(self.db, name, ring_of)?);
         }
         let rings = rings.into_iter().collect::<Result<Vec<_>, _>>();
-        Ok(rings.and_then(|rings| self.merging(rings, clock)))
+        Ok(rings.and_then(|rings| self.merging(rings, versions, clock)))
     }
 
-    fn merging(self, rings: Vec<Option<Ring>>, clock: u64) -> Result<Option<Merging>, CommandError> {
+    fn merging(
+        self,
+        rings: Vec<Option<Ring>>,
+        versions: &Versions,
+        clock: u64,
+    ) -> Result<Option<Merging>, CommandError> {
         let target = &self.names[0];
         let mut rings = rings.into_iter();
         let own = rings.next().flatten();
@@ -174,10 +185,10 @@ impl<'a> MergeOrder<'a> {
         }
         let own_bytes = own.as_ref().map_or(0, bit_bytes);
         let bytes = others.iter().map(bit_bytes).fold(own_bytes, u64::saturating_add);
-        let merged = own.unwrap_or_else(|| Ring::new(settings, first_version()));
+        let merged = own.unwrap_or_else(|| Ring::new(settings, versions.begin()));
         let now = others.iter().map(|ring| ring.latest).fold(merged.latest, u64::max);
         let merge = Merge::new(merged, others, settings.reading_time(now, clock), self.force)?;
-        Ok(Some(Merging { bytes, own_bytes, state: State::Merging(merge) }))
+        Ok(Some(Merging { bytes, own_bytes, state: State::Merging(Box::new(merge)) }))
     }
 
     /// Nothing is merged; it is a write all the same.
@@ -221,9 +232,15 @@ struct Merging {
 }
 
 enum State {
-    Merging(Merge),
-    Writing { merged: Ring, writer: RingDumpWriter, payload: Vec<u8> },
+    Merging(Box<Merge>),
+    Writing(Box<Writing>),
     Done,
+}
+
+struct Writing {
+    merged: Ring,
+    writer: RingDumpWriter,
+    payload: Vec<u8>,
 }
 
 impl Merging {
@@ -235,26 +252,26 @@ impl Merging {
                     self.state = State::Merging(merge);
                     return Ok(None);
                 }
-                let merged = merge.into_ring();
+                let merged = (*merge).into_ring();
                 let total = bit_bytes(&merged);
                 bounds.check(total, total.saturating_sub(self.own_bytes), self.bytes)?;
                 let writer = RingDumpWriter::new(merged.clone());
                 let payload = writer.room()?;
-                self.state = State::Writing { merged, writer, payload };
+                self.state = State::Writing(Box::new(Writing { merged, writer, payload }));
                 Ok(None)
             }
-            State::Writing { merged, mut writer, mut payload } => {
-                if writer.step(&mut payload, COPIED_AT_ONCE) {
-                    return Ok(Some((merged, payload)));
+            State::Writing(mut writing) => {
+                if writing.writer.step(&mut writing.payload, COPIED_AT_ONCE) {
+                    return Ok(Some((writing.merged, writing.payload)));
                 }
-                self.state = State::Writing { merged, writer, payload };
+                self.state = State::Writing(writing);
                 Ok(None)
             }
             State::Done => Ok(None),
         }
     }
 
-    fn to_the_end(mut self, bounds: Bounds<'_>) -> Result<(Ring, Vec<u8>), CommandError> {
+    fn finished(mut self, bounds: Bounds<'_>) -> Result<(Ring, Vec<u8>), CommandError> {
         loop {
             if let Some(done) = self.step(bounds)? {
                 return Ok(done);
@@ -267,8 +284,9 @@ impl Merging {
 pub(super) fn merge(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let order = MergeOrder::of(context.session.db, args);
     let (bounds, clock, may_latch) = (Bounds::of(context), context.now(), context.may_latch());
+    let versions = context.keyspace.versions();
     let merged = context.with_keys(order.keys(), |held| {
-        let merging = match order.read(held, clock)? {
+        let merging = match order.read(held, versions, clock)? {
             Ok(Some(merging)) => merging,
             Ok(None) => return Ok(order.write_nothing(held, clock)?.map(|()| true)),
             Err(error) => return Ok(Err(error)),
@@ -276,8 +294,11 @@ pub(super) fn merge(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
         if may_latch && merging.bytes > COPIED_AT_ONCE as u64 {
             return Ok(Ok(false));
         }
-        match merging.to_the_end(bounds) {
-            Ok((merged, payload)) => Ok(order.finish(held, (merged, &payload), clock)?.map(|()| true)),
+        match merging.finished(bounds) {
+            Ok((merged, payload)) => {
+                versions.note(merged.version, clock);
+                Ok(order.finish(held, (merged, &payload), clock)?.map(|()| true))
+            }
             Err(error) => Ok(Err(error)),
         }
     })?;
@@ -312,7 +333,7 @@ impl LongCommand for LongMerge {
         let Some(held) = own.as_mut().or(context.held.as_mut()) else { return Ok(None) };
         let merging = match self.merging.take() {
             Some(merging) => self.merging.insert(merging),
-            None => match order.read(held, self.clock)? {
+            None => match order.read(held, keyspace.versions(), self.clock)? {
                 Ok(Some(merging)) => self.merging.insert(merging),
                 Ok(None) => return answer(order.write_nothing(held, self.clock)?),
                 Err(error) => return refused(&error),
@@ -320,7 +341,10 @@ impl LongCommand for LongMerge {
         };
         loop {
             match merging.step(bounds) {
-                Ok(Some((merged, payload))) => return answer(order.finish(held, (merged, &payload), self.clock)?),
+                Ok(Some((merged, payload))) => {
+                    keyspace.versions().note(merged.version, self.clock);
+                    return answer(order.finish(held, (merged, &payload), self.clock)?);
+                }
                 Ok(None) if Instant::now() >= until => return Ok(None),
                 Ok(None) => {}
                 Err(error) => return refused(&error),
