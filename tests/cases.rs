@@ -1,9 +1,11 @@
 //! What users of such servers ran into, one test a case, each with a number that stays with it.
 //!
-//! Every case starts a server of its own. "Refused" means: an error reply, no key made or changed, the connection usable.
+//! Every case starts a server of its own, or has a keyspace in this process whose clock it sets. "Refused" means: an error reply, no key made or changed, the connection usable.
 //! Cases about the Bloom filter's behaviour that a user must know of also look into the manual for the sentence.
 #![cfg(feature = "server")]
 
+#[path = "cases/chain.rs"]
+mod chain;
 #[path = "cases/creating.rs"]
 mod creating;
 #[path = "cases/dumps.rs"]
@@ -12,6 +14,9 @@ mod dumps;
 mod durability;
 #[path = "cases/filling.rs"]
 mod filling;
+#[path = "support/in_process.rs"]
+#[allow(dead_code, reason = "the host here is another one")]
+mod in_process;
 #[path = "support/lasting.rs"]
 mod lasting;
 #[path = "cases/limits.rs"]
@@ -25,6 +30,9 @@ mod replies;
 mod support;
 #[path = "cases/tools.rs"]
 mod tools;
+#[path = "chain/world.rs"]
+#[allow(dead_code, reason = "every test program uses another part of it")]
+mod world;
 
 use support::{Client, Value};
 

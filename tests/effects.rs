@@ -11,16 +11,19 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use seendb::codec::bloom_value::BloomWriter;
-use seendb::codec::payload::{dump, open};
+use seendb::codec::payload::{dump, dump_ring, open};
 use seendb::codec::rdb;
+use seendb::codec::value::push_half_loaded;
 use seendb::commands::context::{Context, Counters, Session};
 use seendb::commands::dispatch::{Progress, execute, write};
 use seendb::config::{Environment, Settings};
 use seendb::filters::BloomRef;
 use seendb::filters::frozen::{Frozen, FrozenBits};
 use seendb::filters::packed_bloom::PackedBloom;
+use seendb::filters::ring::Ring;
+use seendb::filters::ring::packed::PackedRing;
 use seendb::keyspace::effect::{Effect, Group, Journal};
-use seendb::keyspace::entry::ValueRef;
+use seendb::keyspace::entry::{Kind, ValueRef};
 use seendb::keyspace::snapshot::{Images, LargeFilter, Walk};
 use seendb::keyspace::{DATABASES, Keyspace, SHARDS};
 use seendb::persist::record::{Malformed, for_each_record, next_unit, stage, suspend, unit, with_staged};
@@ -137,6 +140,9 @@ impl Client {
 
     fn step(&mut self) {
         let (key, other) = (self.random.key(), self.random.key());
+        if self.random.below(100) < 35 {
+            return self.step_with_ring(&key, &other);
+        }
         match self.random.below(100) {
             0..=24 => {
                 let item = self.random.below(20_000);
@@ -183,6 +189,85 @@ impl Client {
                 let line = ["SELECT 0", "SWAPDB 0 1", "FLUSHDB", "SELECT 0"][self.random.below(4) as usize];
                 self.say(line);
             }
+        }
+    }
+
+    /// Rings have the same names as filters: what meets another kind is refused.
+    fn step_with_ring(&mut self, key: &str, other: &str) {
+        let items = self.random.items(60).join(" ");
+        match self.random.below(100) {
+            0..=14 => {
+                let options = [
+                    "",
+                    "LINKS 3 LINKERROR",
+                    "DUAL THRESHOLD 0.6",
+                    "KEYED",
+                    "PWINDOW 8 LINKS 4",
+                    "PWINDOW 20 BOUNDED IDLE 1",
+                    "PWINDOW 500 CLOCK EVENT",
+                    "SEED 000102030405060708090a0b0c0d0e0f",
+                ];
+                let capacity = [10, 300, 5_000, 100_000][self.random.below(4) as usize];
+                let (option, life) =
+                    (options[self.random.below(8) as usize], ["", " PX 5"][self.random.below(2) as usize]);
+                self.say(&format!("CHAIN.RESERVE {key} 0.01 {capacity} {option}{life}").replace("  ", " "));
+            }
+            15..=29 => {
+                let item = self.random.below(20_000);
+                self.say(&format!("CHAIN.ADD {key} i{item}"));
+            }
+            30..=49 => drop(self.say(&format!("CHAIN.MADD {key} {items}"))),
+            50..=54 => {
+                let at = self.random.below(3_000);
+                self.say(&format!("CHAIN.INSERT {key} AT {at} PWINDOW 500 CLOCK EVENT ITEMS {items}"));
+            }
+            55..=62 => {
+                let count = 1 + self.random.below(9);
+                self.say(&format!("CHAIN.UNSEENADD {key} COUNT {count} CAPACITY 40 IDLE 1 ITEMS {items}"));
+            }
+            63..=65 => {
+                let at = self.random.below(3_000);
+                self.say(&format!("CHAIN.UNSEENADD {key} AT {at} ITEMS {items}"));
+            }
+            66 => {
+                // Long enough to take the key's latch.
+                let items = self.random.items(9_000).join(" ");
+                self.say(&format!("CHAIN.MADD {key} {items}"));
+            }
+            67..=69 => drop(self.say(&format!("CHAIN.ROTATE {key}"))),
+            70..=72 => drop(self.say(&format!("CHAIN.CLEAR {key}"))),
+            73..=75 => drop(self.say(&format!("CHAIN.EXTEND {key} LINKS 9"))),
+            76..=78 => drop(self.say(&format!("CHAIN.SHRINK {key} LINKS 2"))),
+            79..=86 => drop(self.say(&format!("CHAIN.MERGE {key} {other} FORCE"))),
+            87..=92 => self.ring_chunks(key, other),
+            93..=95 => drop(self.say(&format!("CHAIN.PROFILE SET k{} LINKS 3", self.random.0 % 4))),
+            96..=97 => drop(self.say(&format!("CHAIN.PROFILE DEL k{}", self.random.0 % 4))),
+            _ => {
+                self.say("MULTI");
+                self.say(&format!("CHAIN.MADD {key} {items}"));
+                self.say(&format!("CHAIN.PROFILE SET k{} PWINDOW 20", self.random.0 % 4));
+                self.say(&format!("COPY {key} {other} REPLACE"));
+                self.say(&format!("CHAIN.MERGE {key} {other} FORCE"));
+                self.say("EXEC");
+            }
+        }
+    }
+
+    /// A dump that mostly becomes a load, and now and then stays half of one.
+    fn ring_chunks(&mut self, key: &str, other: &str) {
+        let mut cursor: i64 = 0;
+        for _ in 0..1 + self.random.below(5) {
+            let reply = self.say(&format!("CHAIN.SCANDUMP {key} {cursor}"));
+            let Some(at) = reply.iter().position(|byte| *byte == b'$') else { return };
+            let next = std::str::from_utf8(&reply[..at]).ok().and_then(|head| head.lines().nth(1)?.strip_prefix(':'));
+            let (Some(next), Some(data)) = (next.map(str::to_owned), bulk(&reply[at..]).map(<[u8]>::to_vec)) else {
+                return;
+            };
+            if next == "0" {
+                return;
+            }
+            self.call(&[b"CHAIN.LOADCHUNK", other.as_bytes(), next.as_bytes(), &data]);
+            cursor = next.parse().expect("a cursor");
         }
     }
 
@@ -241,14 +326,32 @@ fn value_of(bloom: BloomRef) -> Vec<u8> {
     open(&payload).expect("a sound payload").to_vec()
 }
 
+/// The same of a ring.
+fn value_of_ring(ring: &Ring) -> Vec<u8> {
+    let payload = dump_ring(ring).expect("memory");
+    open(&payload).expect("a sound payload").to_vec()
+}
+
+fn value_of_entry(value: &ValueRef<'_>) -> Vec<u8> {
+    match value {
+        ValueRef::Bloom(bloom) => value_of(*bloom),
+        ValueRef::Ring(ring) => value_of_ring(&ring.to_ring().expect("memory")),
+        ValueRef::HalfRing(half) => {
+            let mut value = Vec::new();
+            push_half_loaded(&mut value, half);
+            value
+        }
+        ValueRef::Busy { .. } => panic!("nobody is working now"),
+    }
+}
+
 /// All keys, each with its life and the bytes of its value.
 fn contents(keyspace: &Keyspace) -> Contents {
     let mut contents = Contents::new();
     for db in 0..DATABASES {
         for shard in 0..SHARDS {
             keyspace.for_each_in_shard(None, db, shard, |entry| {
-                let ValueRef::Bloom(bloom) = entry.value() else { panic!("nobody is working now") };
-                contents.insert((db, entry.name().to_vec()), (entry.life(), value_of(bloom)));
+                contents.insert((db, entry.name().to_vec()), (entry.life(), value_of_entry(&entry.value())));
             });
         }
         assert_eq!(keyspace.len(db), contents.keys().filter(|(other, _)| *other == db).count(), "count of {db}");
@@ -305,13 +408,19 @@ fn take_snapshots(keyspace: &Arc<Keyspace>, tape: &Tape, running: &AtomicBool) -
             let slice = Duration::from_micros(random.below(100));
             let walk = snapshot.step(slice, &mut images);
             images.small().for_each(|image| {
-                let value = value_of(BloomRef::Packed(PackedBloom::new(image.payload)));
+                let value = match image.kind {
+                    Kind::Ring => value_of_ring(&PackedRing::new(image.payload).unpack().expect("memory")),
+                    _ => value_of(BloomRef::Packed(PackedBloom::new(image.payload))),
+                };
                 assert_eq!(contents.insert((image.db, image.name.to_vec()), (image.life, value)), None);
             });
             for image in &images.large {
                 // Adds go on meanwhile.
-                let LargeFilter::Bloom(filter) = &image.filter else { panic!("only Bloom filters are made here") };
-                let value = dump_frozen(filter, random.below(5));
+                let value = match &image.filter {
+                    LargeFilter::Bloom(filter) => dump_frozen(filter, random.below(5)),
+                    LargeFilter::Ring(ring) => value_of_ring(ring),
+                    LargeFilter::HalfRing(value) => value.clone(),
+                };
                 assert_eq!(contents.insert((image.db, image.name.to_vec()), (image.life, value)), None);
             }
             images.clear();
@@ -408,6 +517,7 @@ fn effects_done_again_give_the_same_bytes() {
         assert_equal(&expected, &saved, "last snapshots");
     });
     assert_equal(&expected, &contents(&again), "effects done again");
+    assert_eq!(again.profiles().all(), keyspace.profiles().all());
     assert_equal(&expected, &contents(&redone_by_threads(&tape)), "effects done again by several threads");
     // What was flushed is counted off when it has been freed.
     let deadline = Instant::now() + Duration::from_secs(60);

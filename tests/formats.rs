@@ -93,3 +93,104 @@ fn payloads_of_all_releases_are_restored() {
         }
     }
 }
+
+/// Rings of all kinds, each with a payload, a dump in chunks and an export: their bytes are still the same.
+const RINGS: [&str; 8] = ["count", "dual", "window", "bounded", "keyed", "large", "merged", "cleared"];
+
+/// What comes of a file of a release.
+fn bytes_of(release: &Path, key: &str, form: &str) -> Vec<u8> {
+    std::fs::read(release.join(format!("rings/{key}.{form}"))).expect("a file of the release")
+}
+
+/// The chunks in a file, each with its cursor.
+fn chunks_of(release: &Path, key: &str) -> Vec<(i64, Vec<u8>)> {
+    let (file, mut chunks) = (bytes_of(release, key, "chunks"), Vec::new());
+    let mut rest = &file[..];
+    while let Some((cursor, behind)) = rest.split_first_chunk() {
+        let (length, behind) = behind.split_first_chunk().expect("a length");
+        let (data, behind) = behind.split_at(u32::from_le_bytes(*length) as usize);
+        chunks.push((i64::from_le_bytes(*cursor), data.to_vec()));
+        rest = behind;
+    }
+    chunks
+}
+
+fn dumped(client: &mut Client, key: &str) -> Vec<(i64, Vec<u8>)> {
+    let (mut cursor, mut chunks) = (0, Vec::new());
+    loop {
+        let reply = client.cmd(&format!("CHAIN.SCANDUMP {key} {cursor}"));
+        cursor = reply.array()[0].int();
+        if cursor == 0 {
+            return chunks;
+        }
+        chunks.push((cursor, reply.array()[1].bulk().to_vec()));
+    }
+}
+
+fn check_ring(client: &mut Client, release: &Path, key: &str) {
+    assert_eq!(client.cmd(&format!("DUMP {key}")).bulk(), bytes_of(release, key, "dump"), "{key}: the payload");
+    assert_eq!(
+        client.cmd(&format!("CHAIN.EXPORT {key}")).bulk(),
+        bytes_of(release, key, "export"),
+        "{key}: the export"
+    );
+    assert!(dumped(client, key) == chunks_of(release, key), "{key}: the dump");
+}
+
+fn check_rings(client: &mut Client, release: &Path) {
+    RINGS.iter().for_each(|key| check_ring(client, release, key));
+    let known = |client: &mut Client, key: &str, numbers: std::ops::RangeInclusive<usize>| {
+        let numbers = numbers.map(|n| n.to_string()).collect::<Vec<_>>().join(" ");
+        let reply = client.cmd(&format!("CHAIN.MEXISTS {key} {numbers}"));
+        reply.array().iter().filter(|answer| answer.truth()).count()
+    };
+    assert!(known(client, "count", 41..=71) == 31 && known(client, "count", 1..=20) == 0);
+    assert_eq!((known(client, "window", 1..=53), known(client, "keyed", 1..=20)), (53, 20));
+    assert!(client.cmd("CHAIN.EXISTS window new") == 1 && client.cmd("EXPIRETIME keyed") == 4_102_444_800);
+    assert!(*client.cmd("CHAIN.INFO keyed").field("Number of links") == 7 && client.cmd("CHAIN.CARD cleared") == 0);
+    assert!(client.cmd("CHAIN.INFO half").error().starts_with("ERR filter is being loaded: 0 of "));
+    let profiles = client.cmd("CHAIN.PROFILE LIST");
+    assert!(profiles.array().len() == 2 && *profiles.field("seen:").field("capacity") == 50);
+    assert!(client.cmd("DBSIZE") == RINGS.len() as i64 + 1);
+}
+
+#[test]
+fn rings_of_all_releases_load() {
+    for release in releases() {
+        let place = place_with(&release.join("rings/dump.rdb"), &["--save", ""]);
+        check_rings(&mut place.start().client(), &release);
+        let args = ["--save", "", "--appendonly", "yes", "--appendfsync", "always"];
+        let place = place_with(&release.join("rings/appendonlydir"), &args);
+        let server = place.start();
+        let mut client = server.client();
+        check_rings(&mut client, &release);
+        for chunk in &chunks_of(&release, "large")[1..] {
+            load(&mut client, "half", chunk);
+        }
+        server.kill();
+        let server = place.start();
+        assert!(dumped(&mut server.client(), "half") == chunks_of(&release, "large"));
+    }
+}
+
+fn load(client: &mut Client, key: &str, (cursor, data): &(i64, Vec<u8>)) {
+    let words = [b"CHAIN.LOADCHUNK", key.as_bytes(), &cursor.to_string().into_bytes(), data];
+    assert!(client.call(&words) == "OK", "{key}");
+}
+
+#[test]
+fn rings_of_all_releases_are_restored_from_each_form() {
+    for release in releases() {
+        let place = Place::new(&["--save", ""]);
+        let server = place.start();
+        let mut client = server.client();
+        for key in RINGS {
+            let payload = bytes_of(&release, key, "dump");
+            assert!(client.call(&[b"RESTORE", key.as_bytes(), b"0", &payload]) == "OK", "{key}");
+            check_ring(&mut client, &release, key);
+            client.cmd(&format!("DEL {key}"));
+            chunks_of(&release, key).iter().for_each(|chunk| load(&mut client, key, chunk));
+            check_ring(&mut client, &release, key);
+        }
+    }
+}

@@ -47,7 +47,7 @@
 
 use super::crc64::Crc64;
 use super::ring_fields::{
-    ContentCheck, HASH_BYTES, MOST_ITEMS, PartHead, RawSettings, RingHead, push_content, put_content,
+    ContentCheck, HASH_BYTES, MOST_ITEMS, MOST_TIME, PartHead, RawSettings, RingHead, push_content, put_content,
 };
 use crate::filters::bits::AllocError;
 use crate::filters::item_hash::{KEY_BYTES, hash_item};
@@ -124,12 +124,30 @@ impl RingDump {
         if cursor != layout.cursor_of(number) || !(1..=u64::from(layout.chunks)).contains(&number) {
             return Err(DumpError::Changed);
         }
-        let (mut walk, mut passed) = (Walk::default(), 1);
-        while passed < number {
-            passed += walk.pass(&layout.parts, number - passed);
-        }
+        let mut walk = Walk::to(&layout.parts, number);
         let data = content(ring, &layout, number as u32, &walk.next_chunk(&layout.parts))?;
         Ok(Chunk { cursor: layout.cursor_behind(number), data })
+    }
+}
+
+impl RingDump {
+    /// Whether a ring holds all that this chunk would give it, which is of a dump of a ring of its shape and no header. That
+    /// is so when the ring was loaded with this chunk, and has only been added to since.
+    ///
+    /// # Errors
+    ///
+    /// [`AllocError`].
+    pub fn holds(ring: &Ring, cursor: u64, data: &[u8]) -> Result<bool, AllocError> {
+        let layout = Layout::of(ring)?;
+        let head = RingHead::of(ring).ring();
+        let load = RingLoad { layout, ring: head, next: 1, walk: Walk::default(), taken: 0 };
+        let number = load.number_of(cursor).filter(|number| *number > 0);
+        let Some((number, pieces)) = number.and_then(|number| Some((number, load.pieces_of(number, data)?))) else {
+            return Ok(false);
+        };
+        let places = Walk::to(&load.layout.parts, number.into()).next_chunk(&load.layout.parts);
+        let found = load.check(&places, pieces).unwrap_or_default();
+        Ok(!found.is_empty() && found.iter().all(|piece| piece.is_in(&ring.parts[piece.part])))
     }
 }
 
@@ -216,6 +234,15 @@ struct Walk {
 }
 
 impl Walk {
+    /// The place before the chunk of this number.
+    fn to(parts: &[PartHead], number: u64) -> Self {
+        let (mut walk, mut passed) = (Self::default(), 1);
+        while passed < number {
+            passed += walk.pass(parts, number - passed);
+        }
+        walk
+    }
+
     /// Steps over chunks, at least one and at most so many; tells how many. The inside of a long part is one step.
     fn pass(&mut self, parts: &[PartHead], most: u64) -> u64 {
         const RUN_BYTES: u64 = (ROOM_BYTES - PIECE_HEAD_BYTES) as u64;
@@ -459,7 +486,17 @@ impl RingLoad {
         self.walk = walk;
         self.next += 1;
         self.taken += places.iter().map(|place| self.room_of(place)).sum::<u64>();
+        if self.is_whole() {
+            self.count_writes();
+        }
         Ok(self.is_whole())
+    }
+
+    /// Chunks have what was written after the header was given; each write raised the version by one.
+    fn count_writes(&mut self) {
+        let heads = self.ring.parts.iter().zip(&self.layout.parts);
+        let writes = heads.map(|(part, head)| part.items.saturating_sub(head.items)).fold(0, u64::saturating_add);
+        self.ring.version = self.ring.version.saturating_add(writes).min(MOST_TIME);
     }
 
     /// The ring, if it is whole.
@@ -536,6 +573,23 @@ struct Found<'d> {
     head: PartHead,
     offset: usize,
     content: &'d [u8],
+}
+
+impl Found<'_> {
+    /// Whether a part of the same shape holds all of it.
+    fn is_in(&self, part: &Part) -> bool {
+        match &part.store {
+            Store::List(own) => {
+                let (hashes, _) = self.content.as_chunks::<HASH_BYTES>();
+                hashes.iter().all(|hash| own.binary_search(&u64::from_le_bytes(*hash)).is_ok())
+            }
+            Store::Bits(bits) => {
+                let mut own = vec![0; self.content.len()];
+                bits.copy_bytes(self.offset, &mut own);
+                own.iter().zip(self.content).all(|(own, given)| own & given == *given)
+            }
+        }
+    }
 }
 
 /// The load that a header begins.

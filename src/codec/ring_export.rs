@@ -28,10 +28,10 @@
 //! number of links is not above the slice of the time: [`ExportedRing::contains_at`].
 
 use super::ring_dump::{Fields, HASH_SIP, HASH_XXH3, KIND_RING};
-use super::ring_fields::{HASH_BYTES, MOST_PARTS, push_content};
+use super::ring_fields::{HASH_BYTES, push_content};
 use crate::filters::bits::AllocError;
 use crate::filters::item_hash::{HashKey, hash_item, positions};
-use crate::filters::ring::{Mode, Part, Ring, Settings, Store, Window};
+use crate::filters::ring::{MOST_PARTS, Mode, Part, Ring, Settings, Store, Window};
 
 /// First bytes of an export.
 pub const MAGIC: &[u8; 8] = b"SEENXPRT";

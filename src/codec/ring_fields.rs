@@ -12,12 +12,10 @@ use crate::filters::ring::bits::SharedBits;
 use crate::filters::ring::part::most_listed;
 use crate::filters::ring::settings::LINKS;
 use crate::filters::ring::shape::ArrayShape;
-use crate::filters::ring::{Mode, Part, Ring, Settings, Store, Window};
+use crate::filters::ring::{MOST_PARTS, Mode, Part, Ring, Settings, Store, Window};
 
 /// The latest moment that anything can carry, in milliseconds since 1970; also the greatest version.
 pub const MOST_TIME: u64 = i64::MAX as u64;
-/// Parts of a ring whose slices grow, whatever their number. The other rings have one a link.
-pub const MOST_PARTS: usize = 64 << 10;
 /// Items of one part; the sum over all parts fits a signed integer.
 pub const MOST_ITEMS: u64 = (1 << 47) - 1;
 /// Bytes of a hash in a list.

@@ -8,7 +8,8 @@ use std::fmt::Write;
 use super::form::form;
 use super::table::{Command, Flags, Group, KeySpec, all};
 
-const GROUPS: [Group; 5] = [Group::Bloom, Group::Generic, Group::Transactions, Group::Connection, Group::Server];
+const GROUPS: [Group; 6] =
+    [Group::Bloom, Group::Chain, Group::Generic, Group::Transactions, Group::Connection, Group::Server];
 
 const INTRODUCTION: &str = "\
 # Command reference
@@ -20,11 +21,11 @@ tells the same with `COMMAND DOCS` and `COMMAND INFO`, from where `redis-cli` ta
 left out, ` | ` separates choices, ` … ` says that what stands before may be repeated.
 
 **Cost** is the growth of the work with the request and the value. **Since** names the first release of the software that
-brought the command: RedisBloom or Redis.
+brought the command: RedisBloom, Redis or SeenDB.
 ";
 
 /// What each flag means. Flags are Redis' own.
-const FLAGS: [(Flags, &str); 10] = [
+const FLAGS: [(Flags, &str); 11] = [
     (Flags::WRITE, "may change keys"),
     (Flags::READONLY, "only reads keys"),
     (Flags::DENYOOM, "may need more memory"),
@@ -34,6 +35,7 @@ const FLAGS: [(Flags, &str); 10] = [
     (Flags::STALE, "allowed on a replica without its primary (as above)"),
     (Flags::FAST, "costs little whatever the request"),
     (Flags::NO_AUTH, "allowed before `AUTH`"),
+    (Flags::MOVABLE_KEYS, "where its keys stand depends on the other words: ask `COMMAND GETKEYS`"),
     (Flags::NO_MULTI, "not allowed between `MULTI` and `EXEC`"),
 ];
 
@@ -120,7 +122,11 @@ fn section(command: &Command, container: Option<&Command>) -> String {
     if !callable(command) {
         return section + &subcommands(command, &title);
     }
-    let source = if command.group == Group::Bloom { "RedisBloom" } else { "Redis" };
+    let source = match command.group {
+        Group::Bloom => "RedisBloom",
+        Group::Chain => "SeenDB",
+        _ => "Redis",
+    };
     let _ = writeln!(section, "| cost | keys | flags | ACL categories | since |\n| --- | --- | --- | --- | --- |");
     let _ = writeln!(
         section,

@@ -65,6 +65,7 @@ use latch::{Gate, Wait};
 use latched::is_nothing;
 use profiles::Profiles;
 use reaper::Reaper;
+use ring::Versions;
 pub use shard::{Cell, Record, Recorder};
 use shard::{Common, Shard};
 use snapshot::Saving;
@@ -81,6 +82,7 @@ pub struct Keyspace {
     shards: Box<[Padded]>,
     common: Common,
     profiles: Profiles,
+    versions: Versions,
 }
 
 /// Memory set aside, until this is dropped.
@@ -132,6 +134,7 @@ impl Keyspace {
                 figures,
             },
             profiles: Profiles::default(),
+            versions: Versions::default(),
         }
     }
 
@@ -139,6 +142,12 @@ impl Keyspace {
     #[must_use]
     pub fn profiles(&self) -> &Profiles {
         &self.profiles
+    }
+
+    /// Where the versions of new rings begin.
+    #[must_use]
+    pub fn versions(&self) -> &Versions {
+        &self.versions
     }
 
     /// Set a profile, or take it away; it is recorded, in a transaction as a part of that. Tells whether there was one.

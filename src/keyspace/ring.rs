@@ -1,6 +1,9 @@
 //! How rings are held by entries: packed into them while they are small, in allocations of their own from then on.
 
-use super::entry::{Entry, RingRef, Value, ValueRef, packs};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::UNIX_EPOCH;
+
+use super::entry::{Entry, EntryRef, RingRef, Value, ValueRef, packs};
 use crate::codec::value::HalfRing;
 use crate::filters::bits::AllocError;
 use crate::filters::item_hash::HashKey;
@@ -56,6 +59,15 @@ impl RingRef<'_> {
         }
     }
 
+    /// Whether its time is that of its events.
+    #[must_use]
+    pub fn is_by_events(self) -> bool {
+        match self {
+            Self::Packed(ring) => ring.is_by_events(),
+            Self::Large(ring) => ring.settings.is_by_events(),
+        }
+    }
+
     /// The greatest time that it has seen.
     #[must_use]
     pub fn latest(self) -> u64 {
@@ -105,6 +117,32 @@ impl RingRef<'_> {
     }
 }
 
+/// Where the versions of new rings begin: with the time in microseconds, or above what a ring that was written faster than that
+/// had reached. So a key made anew is newer than the one before.
+#[derive(Default)]
+pub struct Versions {
+    /// The greatest version that was ahead of the clock.
+    ahead: AtomicU64,
+}
+
+impl Versions {
+    /// The version of a ring that is made now.
+    #[must_use]
+    pub fn begin(&self) -> u64 {
+        let now = UNIX_EPOCH.elapsed().map_or(1, |time| time.as_micros() as u64);
+        now.max(self.ahead.load(Ordering::Relaxed) + 1)
+    }
+
+    /// A ring has this version now, by a clock of milliseconds.
+    #[inline]
+    pub fn note(&self, version: u64, clock: u64) {
+        // Mostly it is behind: the ring is older than a millisecond, and writes take longer than a microsecond.
+        if version / 1000 >= clock {
+            self.ahead.fetch_max(version, Ordering::Relaxed);
+        }
+    }
+}
+
 /// A ring, as an entry.
 ///
 /// # Errors
@@ -139,10 +177,8 @@ pub fn insert_within<E: From<InsertError> + From<AllocError>>(
         return Ok(inserted);
     }
     change(entry, |ring| {
-        let more = ring.next_bytes(event).map_err(InsertError::from)?;
-        if more > 0 {
-            let present: u64 = ring.parts.iter().map(|part| part.shape.bytes()).sum();
-            may_have(present.saturating_add(more), more)?;
+        if let Some(need) = ring.need(hash, event).map_err(InsertError::from)? {
+            may_have(need.total, need.more)?;
         }
         Ok(ring.insert(hash, event)?)
     })
@@ -173,12 +209,47 @@ pub fn change<R, E: From<AllocError>>(entry: &mut Entry, work: impl FnOnce(&mut 
     Ok(result)
 }
 
+/// The time of the events went on to this one, though nothing was written: see [`Ring::advance`]. Tells whether that
+/// changed something.
+///
+/// # Errors
+/// [`AllocError`]; the ring is as it was.
+pub fn advance(entry: &mut Entry, now: u64) -> Result<bool, AllocError> {
+    match entry.value() {
+        ValueRef::Ring(ring) if ring.is_by_events() && ring.latest() < now => {
+            change(entry, |ring| Ok::<_, AllocError>(ring.advance(now)))
+        }
+        _ => Ok(false),
+    }
+}
+
 /// A ring that is being loaded, as an entry.
 ///
 /// # Errors
 /// [`AllocError`] when there is no memory.
 pub fn half_loaded(name: &[u8], life: Option<u64>, half: HalfRing) -> Result<Entry, AllocError> {
     Entry::boxed(name, life, Value::HalfRing(Box::new(half)))
+}
+
+/// The ring of an entry whose load is complete; the entry holds it from now on.
+///
+/// # Errors
+/// [`AllocError`]; the entry is as it was.
+///
+/// # Panics
+/// If the entry holds no ring that was loaded whole.
+pub fn end_load(entry: &mut Entry) -> Result<(), AllocError> {
+    let ring = loaded(entry.as_ref()).expect("the end of a load that is complete").clone();
+    replace(entry, ring)
+}
+
+/// The ring of an entry whose load is complete, if it is one.
+#[must_use]
+pub fn loaded(entry: EntryRef<'_>) -> Option<&Ring> {
+    match entry.value() {
+        ValueRef::HalfRing(half) => half.load.ring(),
+        _ => None,
+    }
 }
 
 fn replace(entry: &mut Entry, ring: Ring) -> Result<(), AllocError> {

@@ -159,6 +159,7 @@ fn add_to_ring(entry: &mut Entry, event: Event, items: &[&[u8]]) -> Result<(), R
             InsertError::Shape(_) => ReplayError::Unfitting,
         })?;
     }
+    ring::advance(entry, event.now)?;
     Ok(())
 }
 

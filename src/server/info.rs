@@ -19,7 +19,7 @@ struct Section {
     lines: fn(&Shared, &mut Lines),
 }
 
-const SECTIONS: [Section; 10] = [
+const SECTIONS: [Section; 11] = [
     Section { title: "Server", lines: server },
     Section { title: "Clients", lines: clients },
     Section { title: "Memory", lines: memory },
@@ -28,6 +28,7 @@ const SECTIONS: [Section; 10] = [
     Section { title: "Replication", lines: replication },
     Section { title: "CPU", lines: cpu },
     Section { title: "Bloom", lines: bloom },
+    Section { title: "Chain", lines: chain },
     Section { title: "Cluster", lines: cluster },
     Section { title: "Keyspace", lines: keyspace },
 ];
@@ -222,6 +223,11 @@ fn cpu(_: &Shared, lines: &mut Lines) {
 fn bloom(shared: &Shared, lines: &mut Lines) {
     lines.add("bf_max_filters", shared.settings.bf_max_filters());
     lines.add("bf_max_capacity", shared.settings.bf_max_capacity());
+}
+
+fn chain(shared: &Shared, lines: &mut Lines) {
+    lines.add("chain_max_capacity", shared.settings.chain_max_capacity());
+    lines.add("chain_profiles", shared.keyspace.profiles().all().len());
 }
 
 /// Clients ask before they choose how to talk.

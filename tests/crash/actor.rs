@@ -218,6 +218,11 @@ impl Actor {
         (!names.is_empty()).then(|| self.random.pick(&names).clone())
     }
 
+    /// Whether a key of this name is a ring, or is none; or there is no such key.
+    fn is_kind(&self, name: &Name, ring: bool) -> bool {
+        self.state.0.get(name).is_none_or(|key| key.ring == ring)
+    }
+
     fn plan(&mut self) -> Op {
         for _ in 0..20 {
             if let Some(op) = self.try_plan() {
@@ -239,9 +244,19 @@ impl Actor {
                 let items = self.batch_size().min(200);
                 Op::Add(shared_name(self.next_batch), self.batch(items), true)
             }
-            30..=54 => {
-                let (name, items, insert) = (self.free_name()?, self.batch_size(), self.random.percent(20));
+            30..=46 => {
+                let name = self.free_name().filter(|name| self.is_kind(name, false))?;
+                let (items, insert) = (self.batch_size(), self.random.percent(20));
                 Op::Add(name, self.batch(items), insert)
+            }
+            47..=52 => {
+                let (name, items) = (self.free_name().filter(|name| self.is_kind(name, true))?, self.batch_size());
+                Op::AddToRing(name, self.batch(items))
+            }
+            53..=54 => {
+                let from = self.usable_name().filter(|name| self.is_kind(name, true))?;
+                let to = self.free_name().filter(|to| to.0 == from.0 && self.is_kind(to, true) && *to != from)?;
+                Op::Merge(to, from.1)
             }
             55..=62 => {
                 let name = self.free_name().filter(|name| !self.state.0.contains_key(name))?;
@@ -343,7 +358,7 @@ impl Actor {
     fn load(&mut self, client: &mut Client, board: &Board) -> io::Result<()> {
         let (Some(from), Some(to)) = (self.usable_name(), self.free_name()) else { return Ok(()) };
         let key = self.state.0[&from].clone();
-        if key.capacity > 50_000 {
+        if key.capacity > 50_000 || key.ring {
             return Ok(());
         }
         self.select(client, from.0)?;
@@ -395,7 +410,7 @@ impl Actor {
         let key = format!("chaos:{}", self.random.below(5));
         let other = format!("chaos:{}", self.random.below(5));
         let item = self.random.below(100_000);
-        let line = match self.random.below(16) {
+        let line = match self.random.below(24) {
             0..=3 => format!("BF.ADD {key} {item}"),
             4 => {
                 let items: Vec<String> = (item..item + 400).map(|item| item.to_string()).collect();
@@ -409,6 +424,17 @@ impl Actor {
             12 => format!("PEXPIRE {key} {}", item % 5),
             13 => format!("PERSIST {key}"),
             14 => format!("BF.MEXISTS {key} {item}"),
+            15 => format!("CHAIN.RESERVE {key} 0.01 {} PWINDOW 9", 1 + item % 5000),
+            16 => format!("CHAIN.UNSEENADD {key} COUNT 2 DUAL CAPACITY 30 ITEMS {item} a b c"),
+            17 => {
+                let items: Vec<String> = (item..item + 400).map(|item| item.to_string()).collect();
+                format!("CHAIN.INSERT {key} KEYED IDLE 1 ITEMS {}", items.join(" "))
+            }
+            18 => format!("CHAIN.ROTATE {key}"),
+            19 => format!("CHAIN.EXTEND {key} LINKS 9"),
+            20 => format!("CHAIN.CLEAR {key}"),
+            21 => format!("CHAIN.MERGE {key} {other} FORCE"),
+            22 => format!("CHAIN.PROFILE SET {key} LINKS {}", 2 + item % 7),
             _ => return self.chaos_group(client, &key, &other),
         };
         let words: Vec<&str> = line.split(' ').collect();

@@ -55,13 +55,20 @@ pub struct Key {
     pub life: Option<u64>,
     pub bits: Bits,
     pub capacity: u64,
+    /// It is a ring, of a window that outlasts the test.
+    pub ring: bool,
+    /// How many items it has is an estimate.
+    pub merged: bool,
 }
 
 impl Key {
     pub fn new(capacity: u64) -> Self {
-        Self { batches: BTreeSet::new(), life: None, bits: Bits::Whole, capacity }
+        Self { batches: BTreeSet::new(), life: None, bits: Bits::Whole, capacity, ring: false, merged: false }
     }
 }
+
+/// The items that a ring is made for; its slices grow.
+pub const RING_CAPACITY: u64 = 300;
 
 /// The capacity of a filter that an add makes.
 pub const DEFAULT_CAPACITY: u64 = 100;
@@ -72,6 +79,10 @@ pub enum Op {
     Reserve(Name, u64),
     /// BF.ADD or BF.MADD; BF.INSERT with `true`.
     Add(Name, Batch, bool),
+    /// CHAIN.INSERT, which may make the ring.
+    AddToRing(Name, Batch),
+    /// CHAIN.MERGE into the first of these rings, both of one database.
+    Merge(Name, String),
     Delete(Vec<Name>),
     Rename(Name, String),
     Copy(Name, Name),
@@ -96,7 +107,7 @@ impl Op {
     /// The batches that it adds, in order.
     pub fn batches(&self) -> Vec<Batch> {
         match self {
-            Op::Add(_, batch, _) => vec![*batch],
+            Op::Add(_, batch, _) | Op::AddToRing(_, batch) => vec![*batch],
             Op::Group(ops) => ops.iter().flat_map(Op::batches).collect(),
             _ => Vec::new(),
         }
@@ -148,6 +159,17 @@ impl State {
             }
             Op::Add(name, batch, _) => {
                 keys.entry(name.clone()).or_insert_with(|| Key::new(DEFAULT_CAPACITY)).batches.insert(*batch);
+            }
+            Op::AddToRing(name, batch) => {
+                let made = || Key { ring: true, ..Key::new(RING_CAPACITY) };
+                keys.entry(name.clone()).or_insert_with(made).batches.insert(*batch);
+            }
+            Op::Merge(to, from) => {
+                let from = keys[&(to.0, from.clone())].clone();
+                let made = || Key { batches: BTreeSet::new(), life: None, ..from.clone() };
+                let key = keys.entry(to.clone()).or_insert_with(made);
+                key.batches.extend(&from.batches);
+                key.merged = true;
             }
             Op::Reserve(name, capacity) => drop(keys.insert(name.clone(), Key::new(*capacity))),
             Op::Delete(names) => names.iter().for_each(|name| drop(keys.remove(name))),

@@ -99,7 +99,7 @@ impl Sight {
             return Err(format!("its life is {:?}, not {life:?}, now is {}", found.life, self.from));
         }
         let (least, most) = counts.range(&key.batches);
-        if own && (found.card < least || found.card > most) {
+        if own && !key.merged && (found.card < least || found.card > most) {
             return Err(format!("it counts {} items, not {least} to {most}", found.card));
         }
         if own && found.card <= key.capacity && found.capacity != key.capacity {
@@ -124,7 +124,11 @@ impl Sight {
 }
 
 fn find<'b>(client: &mut Client, id: usize, key: &str, batches: impl Iterator<Item = &'b Batch>) -> Option<Found> {
-    let info = client.cmd(&format!("BF.INFO {key}"));
+    let mut info = client.cmd(&format!("BF.INFO {key}"));
+    let ring = matches!(&info, Value::Error(text) if text.starts_with("WRONGTYPE "));
+    if ring {
+        info = client.cmd(&format!("CHAIN.INFO {key}"));
+    }
     if matches!(info, Value::Error(_)) {
         // Its life has just ended.
         return None;
@@ -136,7 +140,7 @@ fn find<'b>(client: &mut Client, id: usize, key: &str, batches: impl Iterator<It
     let mut counts = BTreeMap::new();
     let batches: Vec<Batch> = batches.copied().collect();
     for some in batches.chunks(200) {
-        let mut words = vec!["BF.MEXISTS".to_owned(), key.to_owned()];
+        let mut words = vec![if ring { "CHAIN.MEXISTS" } else { "BF.MEXISTS" }.to_owned(), key.to_owned()];
         some.iter().for_each(|batch| words.extend(batch.names(id)));
         let reply = client.call(&words);
         let mut answers = reply.array().iter();

@@ -1,6 +1,6 @@
 //! Changes as requests, and the replies that they must get.
 
-use super::model::{Batch, Name, Op};
+use super::model::{Batch, Name, Op, RING_CAPACITY};
 use crate::support::{Value, encode};
 
 /// Requests, and their replies if all is well.
@@ -69,6 +69,8 @@ impl Requests {
         match op {
             Op::Reserve(name, _)
             | Op::Add(name, ..)
+            | Op::AddToRing(name, _)
+            | Op::Merge(name, _)
             | Op::Rename(name, _)
             | Op::Copy(name, _)
             | Op::Move(name, _)
@@ -85,6 +87,13 @@ impl Requests {
         match op {
             Op::Reserve((_, key), capacity) => self.line(&format!("BF.RESERVE {key} 1e-9 {capacity}"), ok()),
             Op::Add(name, batch, insert) => self.add(client, name, batch, *insert),
+            Op::AddToRing((_, key), batch) => {
+                let items: Vec<String> = batch.names(client).collect();
+                let options = format!("CAPACITY {RING_CAPACITY} ERROR 1e-9 WINDOW 300000000");
+                let reply = Value::Array(vec![NEW; batch.items as usize]);
+                self.line(&format!("CHAIN.INSERT {key} {options} ITEMS {}", items.join(" ")), reply);
+            }
+            Op::Merge((_, to), from) => self.line(&format!("CHAIN.MERGE {to} {from}"), ok()),
             Op::Delete(names) => {
                 let keys: Vec<&str> = names.iter().map(|(_, key)| &**key).collect();
                 self.line(&format!("DEL {}", keys.join(" ")), Value::Int(names.len() as i64));

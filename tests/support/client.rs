@@ -214,45 +214,50 @@ impl Client {
     }
 
     fn read_into(&mut self, raw: &mut Vec<u8>) -> std::io::Result<Value> {
-        let start = raw.len();
-        self.reader.read_until(b'\n', raw)?;
-        let line = &raw[start..];
-        if !line.ends_with(b"\r\n") {
-            return Err(std::io::Error::new(ErrorKind::UnexpectedEof, "the line of a reply ends without CR LF"));
-        }
-        let kind = line[0];
-        let text = String::from_utf8_lossy(&line[1..line.len() - 2]).into_owned();
-        let invalid = |what: String| std::io::Error::new(ErrorKind::InvalidData, what);
-        let number = || text.parse::<i64>().map_err(|_| invalid(format!("not a number: {text:?}")));
-        Ok(match kind {
-            b'+' => Value::Simple(text),
-            b'-' => Value::Error(text),
-            b':' => Value::Int(number()?),
-            b',' => Value::Double(text),
-            b'_' => Value::Null,
-            b'#' => Value::Bool(text == "t"),
-            b'$' | b'=' if number()? < 0 => Value::Null,
-            b'$' | b'=' => {
-                let (from, length) = (raw.len(), number()? as usize);
-                raw.resize(from + length + 2, 0);
-                self.reader.read_exact(&mut raw[from..])?;
-                if !raw.ends_with(b"\r\n") {
-                    return Err(invalid("a bulk string does not end with CR LF".into()));
-                }
-                Value::Bulk(raw[from..from + length].to_vec())
-            }
-            b'*' | b'~' | b'>' if number()? < 0 => Value::Null,
-            b'*' | b'~' | b'>' => {
-                Value::Array((0..number()?).map(|_| self.read_into(raw)).collect::<std::io::Result<_>>()?)
-            }
-            b'%' => Value::Map(
-                (0..number()?)
-                    .map(|_| Ok((self.read_into(raw)?, self.read_into(raw)?)))
-                    .collect::<std::io::Result<_>>()?,
-            ),
-            other => return Err(invalid(format!("a reply of kind {:?}", other as char))),
-        })
+        read_value(&mut self.reader, raw)
     }
+}
+
+/// Reads one reply, whose bytes are appended to `raw`.
+pub fn read_value(reader: &mut impl BufRead, raw: &mut Vec<u8>) -> std::io::Result<Value> {
+    let start = raw.len();
+    reader.read_until(b'\n', raw)?;
+    let line = &raw[start..];
+    if !line.ends_with(b"\r\n") {
+        return Err(std::io::Error::new(ErrorKind::UnexpectedEof, "the line of a reply ends without CR LF"));
+    }
+    let kind = line[0];
+    let text = String::from_utf8_lossy(&line[1..line.len() - 2]).into_owned();
+    let invalid = |what: String| std::io::Error::new(ErrorKind::InvalidData, what);
+    let number = || text.parse::<i64>().map_err(|_| invalid(format!("not a number: {text:?}")));
+    Ok(match kind {
+        b'+' => Value::Simple(text),
+        b'-' => Value::Error(text),
+        b':' => Value::Int(number()?),
+        b',' => Value::Double(text),
+        b'_' => Value::Null,
+        b'#' => Value::Bool(text == "t"),
+        b'$' | b'=' if number()? < 0 => Value::Null,
+        b'$' | b'=' => {
+            let (from, length) = (raw.len(), number()? as usize);
+            raw.resize(from + length + 2, 0);
+            reader.read_exact(&mut raw[from..])?;
+            if !raw.ends_with(b"\r\n") {
+                return Err(invalid("a bulk string does not end with CR LF".into()));
+            }
+            Value::Bulk(raw[from..from + length].to_vec())
+        }
+        b'*' | b'~' | b'>' if number()? < 0 => Value::Null,
+        b'*' | b'~' | b'>' => {
+            Value::Array((0..number()?).map(|_| read_value(reader, raw)).collect::<std::io::Result<_>>()?)
+        }
+        b'%' => Value::Map(
+            (0..number()?)
+                .map(|_| Ok((read_value(reader, raw)?, read_value(reader, raw)?)))
+                .collect::<std::io::Result<_>>()?,
+        ),
+        other => return Err(invalid(format!("a reply of kind {:?}", other as char))),
+    })
 }
 
 /// A command as the array of bulk strings that clients send.

@@ -14,7 +14,7 @@ pub mod filters;
 mod random;
 mod server;
 
-pub use client::{Client, Value, encode, show_args, show_bytes};
+pub use client::{Client, Value, encode, read_value, show_args, show_bytes};
 pub use random::Random;
 pub use server::{Server, free_port, target_is_peer};
 

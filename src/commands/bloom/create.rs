@@ -57,6 +57,9 @@ impl<'a> Bounds<'a> {
         if total > limit {
             return Err(CommandError::FilterTooLarge { bytes: total, limit });
         }
+        if more == 0 {
+            return Ok(());
+        }
         match self.host.room_for(more, kept) {
             Room::Made => Ok(()),
             Room::Freeing if self.whole => Ok(()),

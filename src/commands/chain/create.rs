@@ -1,7 +1,5 @@
 //! Making rings, and the life that a write gives them.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use super::not_a_ring;
 use super::options::{NewRing, Options, Place, capacity, error_rate};
 use crate::commands::bloom::Bounds;
@@ -38,25 +36,19 @@ impl From<InsertError> for CommandError {
 }
 
 impl NewRing {
-    /// Make the ring, where there is no key.
+    /// Make the ring, where there is no key. Its versions begin with this one.
     ///
     /// # Errors
-    /// It may not be so large, or there is no memory.
-    pub fn create(&self, cell: &mut Cell<'_>, bounds: Bounds<'_>, now: u64) -> Result<(), CommandError> {
-        let settings = self.drawn();
+    /// It may not be so large, or there is no memory; no random numbers for its key.
+    pub fn create(&self, cell: &mut Cell<'_>, bounds: Bounds<'_>, version: u64, now: u64) -> Result<(), CommandError> {
+        let settings = self.drawn()?;
         // A ring takes memory when it needs it; but one that could never be filled is refused at once.
         bounds.check(settings.full_bytes()?, 0, 0)?;
-        let version = first_version();
         let life = self.life.or_else(|| idle_life(settings.idle, now));
         cell.insert(ring::entry_of(cell.name(), life, Ring::new(settings, version))?);
         cell.record(&Effect::RingCreated { settings, version, life });
         Ok(())
     }
-}
-
-/// Where versions begin: with the time in microseconds, so that a key made anew is always newer.
-fn first_version() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |time| time.as_micros() as u64)
 }
 
 fn idle_life(idle: Option<u32>, now: u64) -> Option<u64> {
@@ -82,9 +74,9 @@ pub(super) fn move_life(entry: &mut Entry, record: &dyn Record, now: u64) -> Res
 /// `CHAIN.RESERVE key error capacity [options]`
 pub(super) fn reserve(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let new = reserve_options(context, args)?;
-    let (bounds, now) = (Bounds::of(context), context.now());
+    let (bounds, version, now) = (Bounds::of(context), context.keyspace.versions().begin(), context.now());
     context.write(&args[1], |cell| match cell.get().map(EntryRef::value) {
-        None => new.create(cell, bounds, now).map(|()| Reply::Ok).map_err(Stop::from),
+        None => new.create(cell, bounds, version, now).map(|()| Reply::Ok).map_err(Stop::from),
         Some(ValueRef::Ring(_)) => Err(CommandError::ItemExists.into()),
         Some(other) => Err(not_a_ring(&other).into()),
     })?

@@ -2,22 +2,27 @@
 //!
 //! What is copied is a copy of the ring that shares its bits: it is made under the shard's lock, and read without.
 
+use std::time::Instant;
+
 use super::not_a_ring;
-use super::options::NewRing;
-use crate::codec::payload::dump_ring;
-use crate::codec::ring_dump::{DumpError, LoadError, RingDump};
+use super::options::{NewRing, in_range, once, value_of};
+use super::ring_of;
+use crate::codec::payload::{RingDumpWriter, dump_ring};
+use crate::codec::ring_dump::{DumpError, LoadError, MAGIC, RingDump};
 use crate::codec::ring_export::{empty_export, export as export_ring};
 use crate::codec::value::HalfRing;
 use crate::commands::bloom::Bounds;
 use crate::commands::context::Context;
-use crate::commands::dispatch::{Outcome, Stop};
+use crate::commands::dispatch::{LongCommand, Outcome, Step, Stop, refused};
 use crate::commands::error::CommandError;
-use crate::commands::words::is;
-use crate::filters::ring::Ring;
+use crate::commands::words::{Words, is};
+use crate::keyspace::bloom::COPIED_AT_ONCE;
 use crate::keyspace::effect::Effect;
-use crate::keyspace::entry::{EntryRef, ValueMut, ValueRef};
-use crate::keyspace::{Cell, ring};
-use crate::resp::{Args, Reply, parse_integer};
+use crate::keyspace::entry::{Entry, EntryRef, ValueMut, ValueRef};
+use crate::keyspace::latch::Wait;
+use crate::keyspace::latched::Latched;
+use crate::keyspace::{Cell, Record, ring};
+use crate::resp::{Args, Reply};
 
 impl From<DumpError> for CommandError {
     fn from(error: DumpError) -> Self {
@@ -40,27 +45,16 @@ impl LoadError {
     }
 }
 
-/// The ring of a key.
-///
-/// # Errors
-/// Another kind of value; a ring that is being loaded; no memory.
-fn ring_of(entry: Option<EntryRef<'_>>) -> Result<Option<Ring>, CommandError> {
-    match entry.map(EntryRef::value) {
-        None => Ok(None),
-        Some(ValueRef::Ring(ring)) => Ok(Some(ring.to_ring()?)),
-        Some(other) => Err(not_a_ring(&other)),
-    }
-}
-
 /// `CHAIN.EXPORT key [NEWER version]`
 pub(super) fn export(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let newer = match args.len() {
-        2 => None,
-        4 if is(&args[2], "NEWER") => Some(version(&args[3])?),
-        3 if is(&args[2], "NEWER") => return Err(CommandError::NoValue("newer").into()),
-        _ if is(&args[2], "NEWER") => return Err(CommandError::Unexpected(args[4].into()).into()),
-        _ => return Err(CommandError::Unexpected(args[2].into()).into()),
-    };
+    let (mut newer, mut words) = (None, Words::from(args, 2));
+    while let Some(word) = words.next() {
+        if !is(word, "NEWER") {
+            return Err(CommandError::Unexpected(word.into()).into());
+        }
+        let value = version(value_of("newer", &mut words)?)?;
+        once("NEWER", &mut newer, value)?;
+    }
     let clock = context.now();
     let ring = context.read(&args[1], ring_of)??;
     if newer.is_some_and(|newer| ring.as_ref().is_none_or(|ring| ring.version <= newer)) {
@@ -77,13 +71,11 @@ pub(super) fn export(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
 }
 
 fn version(word: &[u8]) -> Result<u64, CommandError> {
-    let number = parse_integer(word).ok_or(CommandError::Bad("version"))?;
-    u64::try_from(number).map_err(|_| CommandError::OutOfRange { what: "version", min: 0, max: i64::MAX as u64 })
+    in_range("version", word, 0, i64::MAX as u64)
 }
 
 fn cursor(word: &[u8]) -> Result<u64, CommandError> {
-    let number = parse_integer(word).ok_or(CommandError::Bad("cursor"))?;
-    u64::try_from(number).map_err(|_| CommandError::OutOfRange { what: "cursor", min: 0, max: i64::MAX as u64 })
+    in_range("cursor", word, 0, i64::MAX as u64)
 }
 
 /// `CHAIN.SCANDUMP key cursor`
@@ -97,52 +89,128 @@ pub(super) fn scan_dump(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
 /// `CHAIN.LOADCHUNK key cursor data`
 pub(super) fn load_chunk(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let (name, data, cursor) = (&args[1], &args[3], cursor(&args[2])?);
-    let bounds = Bounds::of(context);
+    let (bounds, may_latch) = (Bounds::of(context), context.may_latch());
     let limit = bounds.settings().max_filter_memory();
-    context.write(name, |cell| match cell.get().map(EntryRef::value) {
-        None => begin_load(cell, cursor, data, bounds, limit),
+    let (taken, latched) = context.write_and_latch(name, |cell| {
+        let taken = take_chunk(cell, cursor, data, bounds, limit);
+        let long = matches!(taken, Ok(Taken::Whole { bytes }) if may_latch && bytes > COPIED_AT_ONCE as u64);
+        match taken {
+            Ok(Taken::Whole { .. }) if !long => {
+                let ended = cell.change(|entry, record| end_load(entry, &record)).unwrap_or(Ok(()));
+                (ended.map(|()| Taken::Done), false)
+            }
+            taken => (taken, long),
+        }
+    })?;
+    match (taken?, latched) {
+        (Taken::Done, _) => Ok(Reply::Ok),
+        (Taken::Whole { .. }, Some(latched)) => Err(Stop::Long(Box::new(LongLoad { latched, writing: None }))),
+        // No key may be taken out now. The chunk is given again, without effect, and the load ended then.
+        (Taken::Whole { .. }, None) => Err(Wait::yielding().into()),
+    }
+}
+
+/// What became of a chunk.
+#[derive(Clone, Copy)]
+enum Taken {
+    /// It was taken; or was before, and has no effect.
+    Done,
+    /// It was the last, of a ring of so many bytes.
+    Whole { bytes: u64 },
+}
+
+fn take_chunk(
+    cell: &mut Cell<'_>,
+    cursor: u64,
+    data: &[u8],
+    bounds: Bounds<'_>,
+    limit: u64,
+) -> Result<Taken, CommandError> {
+    match cell.get().map(EntryRef::value) {
+        None => begin_load(cell, cursor, data, bounds, limit)?,
         Some(ValueRef::HalfRing(_)) => {
-            let whole = cell.change(|entry, _| match entry.value_mut() {
+            let taken = cell.change(|entry, _| match entry.value_mut() {
                 ValueMut::HalfRing(half) => half.load.take(cursor, data),
                 _ => Err(LoadError::Bad),
             });
-            match whole.unwrap_or(Err(LoadError::Bad)).map_err(|error| error.refusal(limit))? {
-                true => end_load(cell).map_err(Stop::from),
-                false => Ok(Reply::Ok),
-            }
+            taken.unwrap_or(Err(LoadError::Bad)).map_err(|error| error.refusal(limit))?;
         }
-        // A chunk of a load that is over was taken already.
-        Some(ValueRef::Ring(_)) => Err(CommandError::ItemExists.into()),
-        Some(other) => Err(not_a_ring(&other).into()),
-    })?
+        // The last chunk of a load that is over was taken, whose answer may have been lost. A header begins a load, and a
+        // chunk of which the ring has not everything is of another one.
+        Some(ValueRef::Ring(ring)) => {
+            let held = RingDump::holds(&ring.to_ring()?, cursor, data)?;
+            return if held { Ok(Taken::Done) } else { Err(CommandError::ItemExists) };
+        }
+        Some(other) => return Err(not_a_ring(&other)),
+    }
+    Ok(match cell.get().map(EntryRef::value) {
+        Some(ValueRef::HalfRing(half)) if half.load.is_whole() => Taken::Whole { bytes: half.load.bytes() },
+        _ => Taken::Done,
+    })
 }
 
 /// Only a header makes a key.
-fn begin_load(cell: &mut Cell<'_>, cursor: u64, header: &[u8], bounds: Bounds<'_>, limit: u64) -> Outcome {
+fn begin_load(
+    cell: &mut Cell<'_>,
+    cursor: u64,
+    header: &[u8],
+    bounds: Bounds<'_>,
+    limit: u64,
+) -> Result<(), CommandError> {
     let half = HalfRing::new(cursor, header, limit).map_err(|error| match error {
         // Any other chunk of a dump, for a key that is not there.
-        LoadError::Bad if !header.starts_with(crate::codec::ring_dump::MAGIC) => CommandError::NotFound,
+        LoadError::Bad if !header.starts_with(MAGIC) => CommandError::NotFound,
         error => error.refusal(limit),
     })?;
     bounds.check_new(half.load.bytes())?;
-    let whole = half.load.is_whole();
-    cell.insert(ring::half_loaded(cell.name(), None, half).map_err(CommandError::from)?);
+    cell.insert(ring::half_loaded(cell.name(), None, half)?);
     cell.record(&Effect::RingHeader { cursor, header });
-    if whole { Ok(end_load(cell)?) } else { Ok(Reply::Ok) }
+    Ok(())
 }
 
 /// All chunks are there: the ring is visible from now on.
-fn end_load(cell: &mut Cell<'_>) -> Result<Reply, CommandError> {
-    let (life, stamp) = cell.get().map_or((None, None), |entry| (entry.life(), Some(entry.stamp())));
-    let loaded = cell.change(|entry, _| match entry.value_mut() {
-        ValueMut::HalfRing(half) => half.load.ring().cloned(),
-        _ => None,
-    });
-    let loaded = loaded.flatten().ok_or(CommandError::BadData)?;
-    let payload = dump_ring(&loaded)?;
-    let entry = ring::entry_of(cell.name(), life, loaded)?;
-    stamp.iter().for_each(|stamp| entry.as_ref().set_stamp(*stamp));
-    cell.replace(entry);
-    cell.record(&Effect::Restored { payload: &payload, life });
-    Ok(Reply::Ok)
+fn end_load(entry: &mut Entry, record: &dyn Record) -> Result<(), CommandError> {
+    let payload = dump_ring(ring::loaded(entry.as_ref()).ok_or(CommandError::BadData)?)?;
+    show(entry, record, &payload)
+}
+
+fn show(entry: &mut Entry, record: &dyn Record, payload: &[u8]) -> Result<(), CommandError> {
+    ring::end_load(entry)?;
+    record.record(&Effect::Restored { payload, life: entry.as_ref().life() });
+    Ok(())
+}
+
+/// The end of the load of a large ring, whose bytes are written for the log in steps.
+struct LongLoad {
+    latched: Latched,
+    writing: Option<(RingDumpWriter, Vec<u8>)>,
+}
+
+impl LongLoad {
+    fn write_next(&mut self, until: Instant) -> Result<bool, CommandError> {
+        let (writer, payload) = match &mut self.writing {
+            Some(writing) => writing,
+            None => {
+                let ring = ring::loaded(self.latched.entry()).ok_or(CommandError::BadData)?;
+                let writer = RingDumpWriter::new(ring.clone());
+                let room = writer.room()?;
+                self.writing.insert((writer, room))
+            }
+        };
+        while !writer.step(payload, COPIED_AT_ONCE) {
+            if Instant::now() >= until {
+                return Ok(false);
+            }
+        }
+        self.latched.change(|entry, record| show(entry, record, payload)).map(|()| true)
+    }
+}
+
+impl LongCommand for LongLoad {
+    fn step(&mut self, _: &mut Context<'_>, _: Args<'_>, until: Instant) -> Step {
+        match self.write_next(until) {
+            Ok(done) => Ok(done.then_some(Reply::Ok)),
+            Err(error) => refused(&error),
+        }
+    }
 }

@@ -42,7 +42,7 @@ fn integer(number: u64) -> Reply {
 }
 
 fn pairs<const N: usize>(pairs: [(&'static str, Reply); N]) -> Reply {
-    Reply::Map(pairs.into_iter().map(|(name, value)| (Reply::text(name), value)).collect())
+    Reply::Map(pairs.into_iter().map(|(name, value)| (Reply::simple(name), value)).collect())
 }
 
 /// `CHAIN.INFO key`

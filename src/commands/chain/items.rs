@@ -11,6 +11,7 @@ use crate::commands::bloom::Bounds;
 use crate::commands::context::Context;
 use crate::commands::dispatch::{LongCommand, Outcome, Step, Stop, refused};
 use crate::commands::error::CommandError;
+use crate::commands::room::RoomWait;
 use crate::commands::words::{Words, is};
 use crate::filters::item_hash::{HashKey, hash_item};
 use crate::filters::ring::{Event, TimeError};
@@ -18,8 +19,9 @@ use crate::keyspace::effect::Effect;
 use crate::keyspace::entry::{Entry, EntryRef, RingRef, ValueRef};
 use crate::keyspace::latch::Wait;
 use crate::keyspace::latched::Latched;
+use crate::keyspace::ring::Versions;
 use crate::keyspace::{Cell, Record, ring};
-use crate::resp::{Args, Reply, encode_bulk, parse_integer};
+use crate::resp::{Args, Reply, encode_bulk, encode_error, parse_integer};
 
 /// Greatest number of items that a command can ask for.
 const MOST_ITEMS: u64 = 1 << 20;
@@ -88,9 +90,10 @@ enum Answers {
     Bools(SmallVec<[bool; 32]>),
     /// As soon as an item was refused.
     Replies(Vec<Reply>),
-    /// Items, encoded.
+    /// Items, encoded, and errors between them.
     Items {
         count: usize,
+        refused: usize,
         bytes: Vec<u8>,
     },
 }
@@ -98,7 +101,7 @@ enum Answers {
 impl Answers {
     fn new(answer: Answer) -> Self {
         match answer {
-            Answer::Unseen(_) => Self::Items { count: 0, bytes: Vec::new() },
+            Answer::Unseen(_) => Self::Items { count: 0, refused: 0, bytes: Vec::new() },
             _ => Self::Bools(SmallVec::new()),
         }
     }
@@ -113,12 +116,16 @@ impl Answers {
             }
             (Self::Replies(replies), Ok(unseen)) => replies.push(Reply::Bool(unseen)),
             (Self::Replies(replies), Err(error)) => replies.push(Reply::Error(error.message())),
-            (Self::Items { count, bytes }, Ok(true)) => {
+            (Self::Items { count, bytes, .. }, Ok(true)) => {
                 *count += 1;
                 encode_bulk(item, bytes);
             }
-            // Neither given out nor written.
-            (Self::Items { .. }, _) => {}
+            (Self::Items { .. }, Ok(false)) => {}
+            // Neither given out nor written: in its place stands why.
+            (Self::Items { refused, bytes, .. }, Err(error)) => {
+                *refused += 1;
+                encode_error(&error.message(), bytes);
+            }
         }
     }
 
@@ -128,7 +135,7 @@ impl Answers {
             Self::Bools(bools) => Reply::Bools(bools),
             Self::Replies(mut replies) if answer == Answer::One => replies.pop().unwrap_or(Reply::Null),
             Self::Replies(replies) => Reply::Array(replies),
-            Self::Items { count, bytes } => Reply::Encoded { count, bytes },
+            Self::Items { count, refused, bytes } => Reply::Encoded { count: count + refused, bytes },
         }
     }
 
@@ -144,6 +151,28 @@ struct Progress {
     answers: Answers,
     /// The item that is next.
     next: usize,
+    /// The ring's version so far.
+    version: u64,
+    /// For a link that the next item needs.
+    room: RoomWait,
+    /// Whether other keys can go for it, and the item be tried again.
+    may_wait: bool,
+    /// The bytes of it, if they have to.
+    wanted: Option<u64>,
+}
+
+impl Progress {
+    /// Whether an item is tried again, for which there is no room yet.
+    fn waits(&mut self, error: &CommandError) -> bool {
+        match error {
+            // As long as nothing was done the whole command can be tried again.
+            CommandError::NoRoomYet { bytes } if (self.may_wait || self.next == 0) && self.room.want(*bytes) => {
+                self.wanted = Some(*bytes);
+                true
+            }
+            _ => false,
+        }
+    }
 }
 
 /// `CHAIN.ADD key item [AT unix-ms]`
@@ -233,20 +262,42 @@ fn write_items(context: &mut Context<'_>, args: Args<'_>, items: Items<'_>, writ
     if long && context.held.is_none() {
         context.keyspace.may_take()?;
     }
-    let mut progress = Progress { answer: write.answer, answers: Answers::new(write.answer), next: 0 };
+    let versions = context.keyspace.versions();
+    let mut progress = Progress {
+        version: 0,
+        answer: write.answer,
+        answers: Answers::new(write.answer),
+        next: 0,
+        room: RoomWait::default(),
+        may_wait: may_latch,
+        wanted: None,
+    };
     let (event, latched) = context.write_and_latch(&args[1], |cell| {
-        let event = make_if_missing(cell, bounds, clock, &write);
+        let event = make_if_missing(cell, (bounds, versions, clock), &write);
         match event {
             Ok(event) if !long => {
                 cell.change(|entry, record| {
                     add_items(entry, &record, (bounds, clock, event), items, &mut progress, items.len());
                 });
-                (Ok(event), false)
+                (Ok(event), may_latch && progress.wanted.is_some())
             }
             event => (event, long),
         }
     })?;
     let event = event?;
+    if let (None, Some(bytes)) = (&latched, progress.wanted.take()) {
+        if progress.next == 0 {
+            return Err(CommandError::NoRoomYet { bytes }.into());
+        }
+        // No key may be taken out now. What finds no room is refused.
+        progress.may_wait = false;
+        context.write(&args[1], |cell| {
+            cell.change(|entry, record| {
+                add_items(entry, &record, (bounds, clock, event), items, &mut progress, items.len());
+            })
+        })?;
+    }
+    versions.note(progress.version, clock);
     match latched {
         Some(latched) => {
             let first = items.first;
@@ -258,14 +309,18 @@ fn write_items(context: &mut Context<'_>, args: Args<'_>, items: Items<'_>, writ
 }
 
 /// Make the key if there is none; when the items are written.
-fn make_if_missing(cell: &mut Cell<'_>, bounds: Bounds<'_>, clock: u64, write: &Write) -> Result<Event, CommandError> {
+fn make_if_missing(
+    cell: &mut Cell<'_>,
+    (bounds, versions, clock): (Bounds<'_>, &Versions, u64),
+    write: &Write,
+) -> Result<Event, CommandError> {
     match (cell.get().map(EntryRef::value), &write.missing) {
         (Some(ValueRef::Ring(ring)), _) => Ok(ring.event(clock, write.at)?),
         (Some(other), _) => Err(not_a_ring(&other)),
         (None, None) => Err(CommandError::NotFound),
         (None, Some(new)) => {
             let event = new.settings.event(0, clock, write.at)?;
-            new.create(cell, bounds, clock)?;
+            new.create(cell, bounds, versions.begin(), clock)?;
             Ok(event)
         }
     }
@@ -287,7 +342,6 @@ fn add_items(
             progress.next = items.len();
             break;
         }
-        progress.next += 1;
         let hash = hash_item(item, key.as_ref());
         // What is only to be given out is not remembered anew.
         let only_unseen = matches!(progress.answer, Answer::Unseen(_));
@@ -302,10 +356,22 @@ fn add_items(
                 },
             ),
         };
+        if unseen.as_ref().is_err_and(|error| progress.waits(error)) {
+            break;
+        }
+        if unseen.is_ok() {
+            progress.room.served();
+        }
         progress.answers.push(item, unseen);
+        progress.next += 1;
     }
-    if !changed.is_empty() {
+    // Time went on, whether there was an item that is new or not.
+    let advanced = ring::advance(entry, event.now).unwrap_or(false);
+    if advanced || !changed.is_empty() {
         record.record(&Effect::RingAdded { event, items: &changed });
+    }
+    if let ValueRef::Ring(ring) = entry.value() {
+        progress.version = ring.version();
     }
     // There is no better answer than the items' own; the life is moved by the next write.
     let _no_memory = move_life(entry, record, clock);
@@ -331,15 +397,23 @@ impl LongCommand for LongWrite {
     fn step(&mut self, context: &mut Context<'_>, args: Args<'_>, until: Instant) -> Step {
         let (items, bounds) = (Items::of(args, self.first), Bounds::of(context));
         let (event, clock, progress) = (self.event, self.clock, &mut self.progress);
+        if progress.wanted.is_some() && !progress.room.is_over(context.host, until) {
+            return Ok(None);
+        }
+        progress.wanted = None;
         let done = self.latched.change(|entry, record| {
             while progress.next < items.len() {
                 add_items(entry, record, (bounds, clock, event), items, progress, GROUP);
+                if progress.wanted.is_some() {
+                    return false;
+                }
                 if Instant::now() >= until {
                     return progress.next == items.len();
                 }
             }
             true
         });
+        context.keyspace.versions().note(progress.version, clock);
         let answer = progress.answer;
         Ok(done.then(|| std::mem::replace(&mut progress.answers, Answers::new(answer)).into_reply(answer)))
     }

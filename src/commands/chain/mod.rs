@@ -11,7 +11,8 @@ mod turns;
 use super::error::CommandError;
 use super::form::help;
 use crate::codec::value::HalfRing;
-use crate::keyspace::entry::ValueRef;
+use crate::filters::ring::Ring;
+use crate::keyspace::entry::{EntryRef, ValueRef};
 
 use super::table::{Argument, ArgumentKind, Command, Flags, Group, KeySpec};
 
@@ -363,6 +364,18 @@ pub(super) fn being_loaded(half: &HalfRing) -> CommandError {
     CommandError::Text(format!("ERR filter is being loaded: {taken} of {bytes} bytes").into())
 }
 
+/// The ring of a key, none if there is no key.
+///
+/// # Errors
+/// Another kind of value; a ring that is being loaded; no memory.
+fn ring_of(entry: Option<EntryRef<'_>>) -> Result<Option<Ring>, CommandError> {
+    match entry.map(EntryRef::value) {
+        None => Ok(None),
+        Some(ValueRef::Ring(ring)) => Ok(Some(ring.to_ring()?)),
+        Some(other) => Err(not_a_ring(&other)),
+    }
+}
+
 const PREFIX: Argument = Argument::new("prefix", ArgumentKind::String);
 
 const PROFILE: &[Command] = &[
@@ -415,6 +428,7 @@ const PROFILE: &[Command] = &[
     Command {
         name: "help",
         arity: 2,
+        flags: READ,
         summary: "Lists the subcommands.",
         handler: |_, _| Ok(help("chain.profile")),
         ..ROW

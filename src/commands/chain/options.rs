@@ -53,22 +53,24 @@ impl NewRing {
     }
 
     /// The settings in full, with the key that the ring gets.
-    pub fn drawn(&self) -> Settings {
+    ///
+    /// # Errors
+    /// The system has no random numbers for it.
+    pub fn drawn(&self) -> Result<Settings, CommandError> {
         let mut settings = self.settings;
         if self.keyed {
-            settings.key = Some(random_key());
+            settings.key = Some(random_key()?);
         }
-        settings
+        Ok(settings)
     }
 }
 
 /// A key that nobody can foresee.
-fn random_key() -> HashKey {
-    // `ahash` draws its keys from the system's source of random numbers, once a process; they are never shown.
-    let source = ahash::RandomState::new();
-    let half = |number: u64| source.hash_one((number, std::time::Instant::now())).to_le_bytes();
-    let (low, high) = (half(0), half(1));
-    std::array::from_fn(|index| if index < 8 { low[index] } else { high[index - 8] })
+fn random_key() -> Result<HashKey, CommandError> {
+    let mut key = HashKey::default();
+    let drawn = getrandom::fill(&mut key);
+    drawn.map_err(|error| CommandError::Text(format!("ERR no random numbers for a key: {error}").into()))?;
+    Ok(key)
 }
 
 /// The options that a command was given so far.
@@ -193,9 +195,11 @@ impl Options {
         settings.link_error |= self.link_error;
         settings.idle = self.idle.or(settings.idle);
         if self.dual {
-            settings.mode = Mode::Dual { threshold: DEFAULT_THRESHOLD };
+            let threshold = if let Mode::Dual { threshold } = base_mode { threshold } else { DEFAULT_THRESHOLD };
+            settings.mode = Mode::Dual { threshold };
         } else if let Some((span_ms, _)) = self.window_ms {
-            settings.mode = Mode::Window(Window { span_ms, bounded: false, by_events: false });
+            let window = if let Mode::Window(window) = base_mode { window } else { Window::default() };
+            settings.mode = Mode::Window(Window { span_ms, ..window });
         } else if self.links.is_some() && matches!(base_mode, Mode::Dual { .. }) {
             settings.mode = Mode::Count;
         }

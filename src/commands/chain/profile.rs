@@ -16,6 +16,9 @@ const LONGEST_PREFIX: usize = 1024;
 /// `CHAIN.PROFILE SET prefix [CAPACITY n] [ERROR r] [options]`
 pub(super) fn set(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let prefix = &args[2];
+    if prefix.len() > LONGEST_PREFIX {
+        return Err(CommandError::text("ERR prefix is longer than 1024 bytes").into());
+    }
     let (directives, now) = (context.settings, context.now());
     let place = Place { command: "chain.profile|set", directives, now, takes_life: false, takes_sizes: true };
     let (mut options, mut words) = (Options::default(), Words::from(args, 3));
@@ -26,9 +29,6 @@ pub(super) fn set(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     }
     let NewRing { settings, keyed, .. } = options.over(NewRing::by_settings(directives))?;
     settings.full_bytes().map_err(CommandError::from)?;
-    if prefix.len() > LONGEST_PREFIX {
-        return Err(CommandError::text("ERR prefix is longer than 1024 bytes").into());
-    }
     let profiles = context.keyspace.profiles();
     if profiles.get(prefix).is_none() && profiles.all().len() >= MOST_PROFILES {
         return Err(CommandError::text("ERR there are 1024 profiles, delete one first").into());
@@ -73,5 +73,5 @@ fn shown(profile: &Profile) -> Reply {
     }
     pairs.push(("idle", settings.idle.map_or(Reply::Null, |idle| Reply::Integer(i64::from(idle)))));
     pairs.push(("keyed", Reply::Bool(profile.keyed || settings.key.is_some())));
-    Reply::Map(pairs.into_iter().map(|(name, value)| (Reply::text(name), value)).collect())
+    Reply::Map(pairs.into_iter().map(|(name, value)| (Reply::simple(name), value)).collect())
 }

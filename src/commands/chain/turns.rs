@@ -1,17 +1,26 @@
 //! Changing a whole ring: more or fewer links, a turn, clearing, merging.
 
+use std::time::Instant;
+
 use super::create::move_life;
 use super::not_a_ring;
 use super::options::links;
-use crate::codec::payload;
+use super::ring_of;
+use crate::codec::payload::RingDumpWriter;
+use crate::commands::bloom::Bounds;
 use crate::commands::context::Context;
-use crate::commands::dispatch::{Outcome, Stop};
+use crate::commands::dispatch::{LongCommand, Outcome, Step, Stop, refused};
 use crate::commands::error::CommandError;
 use crate::commands::words::is;
 use crate::filters::ring::settings::LINKS;
-use crate::filters::ring::{MergeError, Mode, Ring};
+use crate::filters::ring::{Merge, MergeError, Mode, Ring};
+use crate::keyspace::bloom::COPIED_AT_ONCE;
 use crate::keyspace::effect::Effect;
 use crate::keyspace::entry::{Entry, EntryRef, ValueRef};
+use crate::keyspace::held::Held;
+use crate::keyspace::latch::Wait;
+use crate::keyspace::latched::LatchedKeys;
+use crate::keyspace::ring::Versions;
 use crate::keyspace::{Cell, Record, ring};
 use crate::resp::{Args, Reply};
 
@@ -64,6 +73,10 @@ fn set_links(context: &mut Context<'_>, args: Args<'_>, word: &'static str, more
             true => (settings.links + 1, *LINKS.end()),
             false => (*LINKS.start(), settings.links - 1),
         };
+        if min > max {
+            let end = if more { "most" } else { "fewest" };
+            return Err(CommandError::Text(format!("ERR filter has {} links, the {end}", settings.links).into()));
+        }
         if !(min..=max).contains(&links) {
             return Err(CommandError::OutOfRange { what: "links", min: min.into(), max: max.into() });
         }
@@ -117,71 +130,232 @@ pub(super) fn clear(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     })
 }
 
-/// The ring of a key; none if there is no key.
-fn ring_of(entry: Option<EntryRef<'_>>) -> Result<Option<Ring>, CommandError> {
-    match entry.map(EntryRef::value) {
-        None => Ok(None),
-        Some(ValueRef::Ring(ring)) => Ok(Some(ring.to_ring()?)),
-        Some(other) => Err(not_a_ring(&other)),
+/// From where rings are merged, and into which.
+#[derive(Clone, Copy)]
+struct MergeOrder<'a> {
+    db: usize,
+    /// The target's name, then those of the sources.
+    names: Args<'a>,
+    force: bool,
+}
+
+impl<'a> MergeOrder<'a> {
+    fn of(db: usize, args: Args<'a>) -> Self {
+        let force = args.len() > 3 && is(&args[args.len() - 1], "FORCE");
+        Self { db, names: args.range(1, args.len() - usize::from(force)), force }
+    }
+
+    fn keys(self) -> impl Iterator<Item = (usize, &'a [u8])> + Clone {
+        self.names.iter().map(move |name| (self.db, name))
+    }
+
+    /// What is to be merged, if there is anything.
+    fn read(
+        self,
+        held: &mut Held<'_>,
+        versions: &Versions,
+        clock: u64,
+    ) -> Result<Result<Option<Merging>, CommandError>, Wait> {
+        let mut rings = Vec::new();
+        for name in self.names.iter() {
+            rings.push(held.read(self.db, name, ring_of)?);
+        }
+        let rings = rings.into_iter().collect::<Result<Vec<_>, _>>();
+        Ok(rings.and_then(|rings| self.merging(rings, versions, clock)))
+    }
+
+    fn merging(
+        self,
+        rings: Vec<Option<Ring>>,
+        versions: &Versions,
+        clock: u64,
+    ) -> Result<Option<Merging>, CommandError> {
+        let target = &self.names[0];
+        let mut rings = rings.into_iter();
+        let own = rings.next().flatten();
+        let sources = || self.names.iter().skip(1);
+        let others: Vec<Ring> =
+            sources().zip(rings).filter(|(name, _)| *name != target).filter_map(|(_, ring)| ring).collect();
+        let Some(settings) = own.as_ref().or(others.first()).map(|ring| ring.settings) else { return Ok(None) };
+        if !matches!(settings.mode, Mode::Window(_)) && sources().any(|name| name == target) {
+            return Err(CommandError::text("ERR dst is among the sources"));
+        }
+        if others.is_empty() {
+            return Ok(None);
+        }
+        let own_bytes = own.as_ref().map_or(0, bit_bytes);
+        let bytes = others.iter().map(bit_bytes).fold(own_bytes, u64::saturating_add);
+        let merged = own.unwrap_or_else(|| Ring::new(settings, versions.begin()));
+        let now = others.iter().map(|ring| ring.latest).fold(merged.latest, u64::max);
+        let merge = Merge::new(merged, others, settings.reading_time(now, clock), self.force)?;
+        Ok(Some(Merging { bytes, own_bytes, state: State::Merging(Box::new(merge)) }))
+    }
+
+    /// Nothing is merged; it is a write all the same.
+    fn write_nothing(self, held: &mut Held<'_>, clock: u64) -> Result<Result<(), CommandError>, Wait> {
+        held.write(self.db, &self.names[0], |cell| move_life_of(cell, clock))
+    }
+
+    /// Put a merged ring in its place; the key's life is as it was.
+    fn finish(
+        self,
+        held: &mut Held<'_>,
+        (merged, payload): (Ring, &[u8]),
+        clock: u64,
+    ) -> Result<Result<(), CommandError>, Wait> {
+        held.write(self.db, &self.names[0], |cell| {
+            let (life, stamp) = cell.get().map_or((None, None), |entry| (entry.life(), Some(entry.stamp())));
+            let entry = ring::entry_of(cell.name(), life, merged)?;
+            stamp.iter().for_each(|stamp| entry.as_ref().set_stamp(*stamp));
+            cell.replace(entry);
+            cell.record(&Effect::Restored { payload, life });
+            move_life_of(cell, clock)
+        })
+    }
+}
+
+fn move_life_of(cell: &mut Cell<'_>, clock: u64) -> Result<(), CommandError> {
+    cell.change(|entry, record| move_life(entry, &record, clock)).unwrap_or(Ok(()))
+}
+
+fn bit_bytes(ring: &Ring) -> u64 {
+    ring.parts.iter().map(|part| part.shape.bytes()).fold(0, u64::saturating_add)
+}
+
+/// Rings on the way to one, and then to its bytes for the log.
+struct Merging {
+    /// Bytes of all of them.
+    bytes: u64,
+    /// Bytes of the target.
+    own_bytes: u64,
+    state: State,
+}
+
+enum State {
+    Merging(Box<Merge>),
+    Writing(Box<Writing>),
+    Done,
+}
+
+struct Writing {
+    merged: Ring,
+    writer: RingDumpWriter,
+    payload: Vec<u8>,
+}
+
+impl Merging {
+    /// The next step. The ring and its bytes, if that was the last.
+    fn step(&mut self, bounds: Bounds<'_>) -> Result<Option<(Ring, Vec<u8>)>, CommandError> {
+        match std::mem::replace(&mut self.state, State::Done) {
+            State::Merging(mut merge) => {
+                if !merge.step()? {
+                    self.state = State::Merging(merge);
+                    return Ok(None);
+                }
+                let merged = (*merge).into_ring();
+                let total = bit_bytes(&merged);
+                bounds.check(total, total.saturating_sub(self.own_bytes), self.bytes)?;
+                let writer = RingDumpWriter::new(merged.clone());
+                let payload = writer.room()?;
+                self.state = State::Writing(Box::new(Writing { merged, writer, payload }));
+                Ok(None)
+            }
+            State::Writing(mut writing) => {
+                if writing.writer.step(&mut writing.payload, COPIED_AT_ONCE) {
+                    return Ok(Some((writing.merged, writing.payload)));
+                }
+                self.state = State::Writing(writing);
+                Ok(None)
+            }
+            State::Done => Ok(None),
+        }
+    }
+
+    fn finished(mut self, bounds: Bounds<'_>) -> Result<(Ring, Vec<u8>), CommandError> {
+        loop {
+            if let Some(done) = self.step(bounds)? {
+                return Ok(done);
+            }
+        }
     }
 }
 
 /// `CHAIN.MERGE dst src … [FORCE]`
 pub(super) fn merge(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let force = args.len() > 3 && is(&args[args.len() - 1], "FORCE");
-    let names = args.range(1, args.len() - usize::from(force));
-    let (db, clock) = (context.session.db, context.now());
-    let keys = names.iter().map(|name| (db, name));
-    let merged = context.with_keys(keys, |held| {
-        let mut rings = Vec::new();
-        for name in names.iter() {
-            rings.push(held.read(db, name, ring_of)?);
+    let order = MergeOrder::of(context.session.db, args);
+    let (bounds, clock, may_latch) = (Bounds::of(context), context.now(), context.may_latch());
+    let versions = context.keyspace.versions();
+    let merged = context.with_keys(order.keys(), |held| {
+        let merging = match order.read(held, versions, clock)? {
+            Ok(Some(merging)) => merging,
+            Ok(None) => return Ok(order.write_nothing(held, clock)?.map(|()| true)),
+            Err(error) => return Ok(Err(error)),
+        };
+        if may_latch && merging.bytes > COPIED_AT_ONCE as u64 {
+            return Ok(Ok(false));
         }
-        let rings = rings.into_iter().collect::<Result<Vec<_>, _>>();
-        let merged = rings.and_then(|rings| merged_ring(&names, rings, clock, force));
-        let Ok(Some(merged)) = merged else { return Ok(merged.map(drop)) };
-        held.write(db, &names[0], |cell| put_merged(cell, merged, clock))
+        match merging.finished(bounds) {
+            Ok((merged, payload)) => {
+                versions.note(merged.version, clock);
+                Ok(order.finish(held, (merged, &payload), clock)?.map(|()| true))
+            }
+            Err(error) => Ok(Err(error)),
+        }
     })?;
-    merged.map(|()| Reply::Ok).map_err(Stop::from)
-}
-
-/// What the first of the rings is to become; nothing if no other has anything.
-fn merged_ring(
-    names: &Args<'_>,
-    rings: Vec<Option<Ring>>,
-    clock: u64,
-    force: bool,
-) -> Result<Option<Ring>, CommandError> {
-    let target = &names[0];
-    let mut rings = rings.into_iter();
-    let own = rings.next().flatten();
-    let is_target = names.iter().skip(1).map(|name| name == target);
-    let sources: Vec<(bool, Ring)> =
-        is_target.zip(rings).filter_map(|(is_target, ring)| Some((is_target, ring?))).collect();
-    let Some(settings) = own.as_ref().or(sources.first().map(|(_, ring)| ring)).map(|ring| ring.settings) else {
-        return Ok(None);
+    if merged? {
+        return Ok(Reply::Ok);
+    }
+    // All keys are taken out: nobody but who asks for them waits.
+    let keys = match context.held {
+        Some(_) => None,
+        None => {
+            context.keyspace.may_take()?;
+            let mut held = context.keyspace.lock(order.keys())?;
+            let names = order.keys().map(|(db, name)| (db, Box::from(name))).collect();
+            Some(context.keyspace.latch_keys(names, &mut held)?)
+        }
     };
-    if sources.iter().any(|(is_target, _)| *is_target) && !matches!(settings.mode, Mode::Window(_)) {
-        return Err(CommandError::text("ERR dst is among the sources"));
-    }
-    let others: Vec<&Ring> = sources.iter().filter(|(is_target, _)| !is_target).map(|(_, ring)| ring).collect();
-    if others.is_empty() {
-        return Ok(None);
-    }
-    let version = others.iter().map(|ring| ring.version).max().unwrap_or_default();
-    let mut merged = own.unwrap_or_else(|| Ring::new(settings, version));
-    let now = others.iter().map(|ring| ring.latest).fold(merged.latest, u64::max);
-    merged.merge(&others, settings.reading_time(now, clock), force)?;
-    Ok(Some(merged))
+    Err(Stop::Long(Box::new(LongMerge { keys, clock, merging: None })))
 }
 
-/// Put a merged ring in its place; the key's life is as it was.
-fn put_merged(cell: &mut Cell<'_>, merged: Ring, clock: u64) -> Result<(), CommandError> {
-    let (life, stamp) = cell.get().map_or((None, None), |entry| (entry.life(), Some(entry.stamp())));
-    let dumped = payload::dump_ring(&merged)?;
-    let entry = ring::entry_of(cell.name(), life, merged)?;
-    stamp.iter().for_each(|stamp| entry.as_ref().set_stamp(*stamp));
-    cell.replace(entry);
-    cell.record(&Effect::Restored { payload: &dumped, life });
-    cell.change(|entry, record| move_life(entry, &record, clock)).unwrap_or(Ok(()))
+struct LongMerge {
+    /// All keys, unless they are the transaction's.
+    keys: Option<LatchedKeys>,
+    clock: u64,
+    merging: Option<Merging>,
+}
+
+impl LongCommand for LongMerge {
+    fn step(&mut self, context: &mut Context<'_>, args: Args<'_>, until: Instant) -> Step {
+        let (order, bounds, keyspace) =
+            (MergeOrder::of(context.session.db, args), Bounds::of(context), context.keyspace);
+        let mut own = self.keys.as_ref().map(|keys| keys.hold_at(keyspace));
+        let Some(held) = own.as_mut().or(context.held.as_mut()) else { return Ok(None) };
+        let merging = match self.merging.take() {
+            Some(merging) => self.merging.insert(merging),
+            None => match order.read(held, keyspace.versions(), self.clock)? {
+                Ok(Some(merging)) => self.merging.insert(merging),
+                Ok(None) => return answer(order.write_nothing(held, self.clock)?),
+                Err(error) => return refused(&error),
+            },
+        };
+        loop {
+            match merging.step(bounds) {
+                Ok(Some((merged, payload))) => {
+                    keyspace.versions().note(merged.version, self.clock);
+                    return answer(order.finish(held, (merged, &payload), self.clock)?);
+                }
+                Ok(None) if Instant::now() >= until => return Ok(None),
+                Ok(None) => {}
+                Err(error) => return refused(&error),
+            }
+        }
+    }
+}
+
+fn answer(done: Result<(), CommandError>) -> Step {
+    match done {
+        Ok(()) => Ok(Some(Reply::Ok)),
+        Err(error) => refused(&error),
+    }
 }

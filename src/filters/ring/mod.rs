@@ -54,6 +54,9 @@ use super::bits::AllocError;
 /// An event may be so many milliseconds ahead of the server's clock.
 pub const MOST_AHEAD_MS: u64 = 1000;
 
+/// Arrays of a ring whose slices grow, whatever their number. The other rings have one a link.
+pub const MOST_PARTS: usize = 64 << 10;
+
 /// When an item is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Event {
@@ -91,6 +94,15 @@ pub enum InsertError {
     Shape(#[from] ShapeError),
 }
 
+/// What a write takes that begins another array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Need {
+    /// Bytes of all arrays then; what goes for the new one is not among them.
+    pub total: u64,
+    /// Bytes of the new one.
+    pub more: u64,
+}
+
 /// What became of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Inserted {
@@ -114,6 +126,9 @@ pub enum MergeError {
         /// It is made for so many.
         capacity: u64,
     },
+    /// A window would have more arrays than [`MOST_PARTS`].
+    #[error("merged filter would have more than {MOST_PARTS} arrays")]
+    TooManyParts,
     /// No memory.
     #[error(transparent)]
     Memory(#[from] AllocError),
@@ -231,6 +246,10 @@ impl Ring {
         self.alive(now).any(|part| part.contains(hash))
     }
 
+    fn active_items(&self) -> u64 {
+        self.parts.back().map_or(0, |part| part.items)
+    }
+
     /// Items written to what is remembered at this time; one that came again after its link was full counts again.
     #[must_use]
     pub fn items(&self, now: u64) -> u64 {
@@ -253,8 +272,7 @@ impl Ring {
 
     /// A write is done at this time. Whether that alone changes something: it does if time is that of the events.
     fn move_on(&mut self, now: u64, changed: bool) -> bool {
-        let by_events = matches!(self.settings.mode, Mode::Window(Window { by_events: true, .. }));
-        let moves = now > self.latest && (changed || by_events);
+        let moves = now > self.latest && (changed || self.settings.is_by_events());
         if moves {
             self.latest = now;
         }
@@ -264,15 +282,14 @@ impl Ring {
         moves
     }
 
+    /// The time of the events went on, though nothing was written. Tells whether the ring is another than before.
+    pub fn advance(&mut self, now: u64) -> bool {
+        self.move_on(now, false)
+    }
+
     fn insert_active(&mut self, hash: u64, event: Event) -> Result<bool, InsertError> {
         let slice = self.settings.slice_of(event.at);
-        if self
-            .parts
-            .iter()
-            .rev()
-            .filter(|part| part.slice == slice)
-            .any(|part| self.writes_to(part) && part.contains(hash))
-        {
+        if self.is_written(hash, slice) {
             return Ok(false);
         }
         match self.room_in(slice) {
@@ -284,6 +301,12 @@ impl Ring {
             }
         }
         Ok(true)
+    }
+
+    /// Whether the active link, or this slice, says yes already.
+    fn is_written(&self, hash: u64, slice: u64) -> bool {
+        let mut written = self.parts.iter().rev().filter(|part| part.slice == slice);
+        written.any(|part| self.writes_to(part) && part.contains(hash))
     }
 
     /// Whether this is the active link, or belongs to the slice that is written.
@@ -307,16 +330,41 @@ impl Ring {
         Ok(Part::new(slice, growth, self.settings.array(growth)?))
     }
 
-    /// Bytes of the array that the next new item of this slice needs; 0 if there is room.
+    /// What writing an item takes, if it takes another array.
     ///
     /// # Errors
     /// [`ShapeError`].
-    pub fn next_bytes(&self, event: Event) -> Result<u64, ShapeError> {
-        let slice = self.settings.slice_of(event.at);
-        match self.room_in(slice) {
-            Some(_) => Ok(0),
-            None => Ok(self.next_part(slice)?.shape.bytes()),
-        }
+    pub fn need(&self, hash: u64, event: Event) -> Result<Option<Need>, ShapeError> {
+        let need = match self.settings.mode {
+            Mode::Dual { .. } => self.need_of_two(hash)?,
+            _ => {
+                let slice = self.settings.slice_of(event.at);
+                if self.is_written(hash, slice) || self.room_in(slice).is_some() {
+                    return Ok(None);
+                }
+                let over = self.parts.iter().take_while(|part| !self.is_alive(part, event.now)).count();
+                let most = if self.settings.slices_grow() { usize::MAX } else { self.settings.links.into() };
+                Some((self.next_part(slice)?.shape.bytes(), over.max((self.parts.len() + 1).saturating_sub(most))))
+            }
+        };
+        Ok(need.map(|(more, gone)| {
+            let stays: u64 = self.parts.iter().skip(gone).map(|part| part.shape.bytes()).sum();
+            Need { total: stays.saturating_add(more), more }
+        }))
+    }
+
+    /// Bytes of the array that the next item of two arrays begins, and how many go for it.
+    fn need_of_two(&self, hash: u64) -> Result<Option<(u64, usize)>, ShapeError> {
+        let is_in = |part: Option<&Part>| part.is_some_and(|part| part.contains(hash));
+        let gone = match (self.parts.front(), self.parts.get(1)) {
+            (None, _) => 0,
+            (first, None) if is_in(first) => return Ok(None),
+            (first, second) if is_in(first) && is_in(second) => return Ok(None),
+            (Some(first), None) if first.items + 1 >= self.settings.dual_begins_at() => 0,
+            (_, Some(second)) if second.items + 1 >= self.settings.capacity => 1,
+            _ => return Ok(None),
+        };
+        Ok(Some((self.settings.array(0)?.bytes(), gone)))
     }
 
     /// Put a new part where it belongs; what is too old, or too much, goes.
@@ -480,58 +528,47 @@ impl Ring {
         table + self.parts.iter().map(|part| part.heap_bytes(size_class)).sum::<usize>()
     }
 
-    /// Take in what these rings hold at this time. With `force` a link may come to hold more than it is made for. Of a window
-    /// the arrays that are too full to become one stay beside each other: the error rate of a slice can be that of both together.
+    /// Take in what these rings hold at this time, as a [`Merge`] does.
     ///
     /// # Errors
     /// [`MergeError`]; the ring is as it was.
     pub fn merge(&mut self, others: &[&Self], now: u64, force: bool) -> Result<(), MergeError> {
-        let mut merged = self.clone();
-        let now = others.iter().map(|other| other.latest).fold(now, u64::max);
-        for other in others {
-            check_alike(&merged.settings, &other.settings)?;
-            match merged.settings.mode {
-                Mode::Window(_) => merged.join_slices(other, now)?,
-                Mode::Count => merged.join_links(other, force)?,
-                Mode::Dual { .. } => merged.join_dual(other, force)?,
-            }
-            (merged.latest, merged.lost) = (merged.latest.max(other.latest), merged.lost.max(other.lost));
-        }
-        merged.version += 1;
-        *self = merged;
+        let mut merge = Merge::new(self.clone(), others.iter().map(|other| (*other).clone()).collect(), now, force)?;
+        while !merge.step()? {}
+        *self = merge.merged;
         Ok(())
     }
 
-    fn join_slices(&mut self, other: &Self, now: u64) -> Result<(), MergeError> {
-        for part in other.alive(now).collect::<Vec<_>>().into_iter().rev() {
-            let alike = |own: &Part| (own.slice, own.growth, own.shape) == (part.slice, part.growth, part.shape);
-            // The one to which it gives least: should that be nothing, it was merged before.
-            let mut best: Option<(u64, usize, Part)> = None;
-            for (index, own) in self.parts.iter().enumerate().filter(|(_, own)| alike(own)) {
-                let joined = own.joined(part)?;
-                let (more, most) = (joined.items - own.items, own.items.max(part.items).max(joined.shape.capacity));
-                if joined.items <= most && best.as_ref().is_none_or(|(least, ..)| more < *least) {
-                    best = Some((more, index, joined));
-                }
+    fn join_slice(&mut self, part: &Part, now: u64) -> Result<(), MergeError> {
+        let alike = |own: &Part| (own.slice, own.growth, own.shape) == (part.slice, part.growth, part.shape);
+        // The one to which it gives least: should that be nothing, it was merged before.
+        let mut best: Option<(u64, usize, Part)> = None;
+        let first = self.parts.partition_point(|own| own.slice < part.slice);
+        let same = self.parts.range(first..).take_while(|own| own.slice == part.slice);
+        for (index, own) in (first..).zip(same).filter(|(_, own)| alike(own)) {
+            let joined = own.joined(part)?;
+            let (more, most) = (joined.items - own.items, own.items.max(part.items).max(joined.shape.capacity));
+            if joined.items <= most && best.as_ref().is_none_or(|(least, ..)| more < *least) {
+                best = Some((more, index, joined));
             }
-            match best {
-                Some((_, index, joined)) => self.parts[index] = joined,
-                // What would be too much for one array stays in two.
-                None => self.turn(part.clone(), now),
+        }
+        match best {
+            Some((_, index, joined)) => self.parts[index] = joined,
+            // What would be too much for one array stays in two.
+            None if self.settings.slices_grow() && self.parts.len() >= MOST_PARTS => {
+                return Err(MergeError::TooManyParts);
             }
+            None => self.turn(part.clone(), now),
         }
         Ok(())
     }
 
-    fn join_links(&mut self, other: &Self, force: bool) -> Result<(), MergeError> {
-        let shift = self.parts.len().max(other.parts.len());
-        for (age, part) in other.parts.iter().rev().enumerate() {
-            match self.parts.len().checked_sub(age + 1) {
-                Some(index) => self.parts[index] = joined_within(&self.parts[index], part, force)?,
-                None => self.parts.push_front(part.clone()),
-            }
+    /// `age` is the number of links behind the newest.
+    fn join_link(&mut self, part: &Part, age: usize, force: bool) -> Result<(), MergeError> {
+        match self.parts.len().checked_sub(age + 1) {
+            Some(index) => self.parts[index] = joined_within(&self.parts[index], part, force)?,
+            None => self.parts.push_front(part.clone()),
         }
-        debug_assert_eq!(self.parts.len(), shift);
         Ok(())
     }
 
@@ -550,6 +587,72 @@ impl Ring {
         };
         self.parts = std::iter::once(joined).chain(second).collect();
         Ok(())
+    }
+}
+
+/// Rings on the way to become one. With `force` a link may come to hold more than it is made for. Of a window
+/// the arrays that are too full to become one stay beside each other: the error rate of a slice can be that of both together.
+#[derive(Debug)]
+pub struct Merge {
+    merged: Ring,
+    /// Items that its active link had.
+    active_items: u64,
+    others: std::vec::IntoIter<Ring>,
+    /// The one that is being taken in.
+    other: Option<Ring>,
+    /// So many of its parts were.
+    taken: usize,
+    now: u64,
+    force: bool,
+}
+
+impl Merge {
+    /// A ring that is to take in what others hold at this time. The greatest time that any has seen counts, if it is later.
+    ///
+    /// # Errors
+    /// [`MergeError::Differ`].
+    pub fn new(merged: Ring, others: Vec<Ring>, now: u64, force: bool) -> Result<Self, MergeError> {
+        others.iter().try_for_each(|other| check_alike(&merged.settings, &other.settings))?;
+        let now = others.iter().map(|other| other.latest).fold(now, u64::max);
+        let active_items = merged.active_items();
+        Ok(Self { active_items, merged, others: others.into_iter(), other: None, taken: 0, now, force })
+    }
+
+    /// Take in the next part. Tells whether that was all.
+    ///
+    /// # Errors
+    /// [`MergeError`].
+    pub fn step(&mut self) -> Result<bool, MergeError> {
+        let Some(other) = self.other.take().or_else(|| self.others.next()) else {
+            // One more than items of the active link: from the difference dumps see that links were changed otherwise.
+            let more = self.merged.active_items().saturating_sub(self.active_items);
+            self.merged.version = self.merged.version.saturating_add(more + 1);
+            return Ok(true);
+        };
+        let (merged, now, force, taken) = (&mut self.merged, self.now, self.force, self.taken);
+        let part = match merged.settings.mode {
+            Mode::Window(_) => other.parts.iter().filter(|part| other.is_alive(part, now)).nth(taken),
+            _ => other.parts.iter().rev().nth(taken),
+        };
+        match (merged.settings.mode, part) {
+            (Mode::Window(_), Some(part)) => merged.join_slice(part, now)?,
+            (Mode::Count, Some(part)) => merged.join_link(part, taken, force)?,
+            (Mode::Dual { .. }, Some(_)) if taken == 0 => merged.join_dual(&other, force)?,
+            _ => {
+                (merged.latest, merged.lost) = (merged.latest.max(other.latest), merged.lost.max(other.lost));
+                self.taken = 0;
+                return Ok(false);
+            }
+        }
+        self.taken += 1;
+        self.other = Some(other);
+        Ok(false)
+    }
+
+    /// The ring that they became.
+    #[must_use]
+    pub fn into_ring(self) -> Ring {
+        self.merged
     }
 }
 

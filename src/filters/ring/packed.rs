@@ -270,6 +270,12 @@ impl<'a> PackedRing<'a> {
         self.flags() & WINDOW != 0
     }
 
+    /// Whether its time is that of its events.
+    #[must_use]
+    pub fn is_by_events(self) -> bool {
+        self.flags() & BY_EVENTS != 0
+    }
+
     fn links(self) -> u64 {
         u64::from(u16::from_le_bytes(field(self.payload, LINKS)))
     }
@@ -339,7 +345,7 @@ impl<'a> PackedRing<'a> {
     /// The time for whoever reads it now by the server's clock, as [`Settings::reading_time`] gives it.
     #[must_use]
     pub fn reading_time(self, clock: u64) -> u64 {
-        match (self.is_window(), self.flags() & BY_EVENTS != 0) {
+        match (self.is_window(), self.is_by_events()) {
             (false, _) => 0,
             (true, true) => self.latest(),
             (true, false) => self.latest().max(clock),
@@ -460,7 +466,7 @@ impl<'a> PackedRingMut<'a> {
         let last = last.filter(|part| part.slice() == slice)?;
         if written {
             // Time that the events carry goes on all the same.
-            let moves = ring.flags() & BY_EVENTS != 0 && event.now > ring.latest();
+            let moves = ring.is_by_events() && event.now > ring.latest();
             return (!moves).then_some(Inserted { unseen, changed: false });
         }
         let shape = last.shape();

@@ -25,7 +25,7 @@ pub enum Mode {
 }
 
 /// A window of time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Window {
     /// Every item is remembered for so long, in milliseconds.
     pub span_ms: u64,
@@ -128,6 +128,12 @@ impl Settings {
                 ArrayShape::new(doubled.ok_or(ShapeError::TooLarge)?, (error - first) * 0.5_f64.powi(i32::from(growth)))
             }
         }
+    }
+
+    /// Whether time is that of the events.
+    #[must_use]
+    pub fn is_by_events(&self) -> bool {
+        matches!(self.mode, Mode::Window(Window { by_events: true, .. }))
     }
 
     /// Bytes of all arrays of a ring that is in full use.

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 
-use crate::codec::payload::dump;
+use crate::codec::payload::{dump, dump_ring};
 use crate::commands::context::{Begun, ChangeGate, Context, Counters, Host, Job, JobOutcome, Room, Session, Task};
 use crate::commands::dispatch::{Progress, execute, write};
 use crate::commands::error::CommandError;
@@ -221,14 +221,23 @@ impl Machine {
         for db in (0..USED_DATABASES).filter(|db| !self.keyspace.is_empty(*db)) {
             for shard in 0..SHARDS {
                 self.keyspace.for_each_in_shard(None, db, shard, |entry| {
-                    let ValueRef::Bloom(bloom) = entry.value() else { panic!("nobody is working now") };
-                    let value = dump(bloom).expect("memory");
+                    let value = match entry.value() {
+                        ValueRef::Bloom(bloom) => dump(bloom).expect("memory"),
+                        ValueRef::Ring(ring) => ring.to_ring().and_then(|ring| dump_ring(&ring)).expect("memory"),
+                        ValueRef::HalfRing(half) => half.header.to_vec(),
+                        ValueRef::Busy { .. } | ValueRef::Opaque => panic!("nobody is working now"),
+                    };
                     let hash = hasher.hash_one((db, entry.name(), entry.life(), value));
                     contents.insert((db, entry.name().to_vec()), hash);
                 });
             }
         }
         clock.set(now);
+        // They are of no database.
+        for (prefix, profile) in self.keyspace.profiles().all() {
+            let hash = hasher.hash_one((&prefix, format!("{profile:?}")));
+            contents.insert((USED_DATABASES, prefix.into()), hash);
+        }
         contents
     }
 }
@@ -532,6 +541,9 @@ impl World {
     pub fn step(&mut self) {
         self.steps += 1;
         let (key, other) = (self.key(), self.key());
+        if self.random.u8(..100) < 25 {
+            return self.step_with_ring();
+        }
         match self.random.u8(..100) {
             0..25 => {
                 let item = self.random.u16(..3000);
@@ -569,6 +581,39 @@ impl World {
             91..96 => self.rewrite(),
             _ => self.switch(),
         }
+    }
+
+    /// The same with rings, which have names of their own.
+    fn step_with_ring(&mut self) {
+        let (key, other) = (format!("r{}", self.random.u8(..4)), format!("r{}", self.random.u8(..4)));
+        let (items, number) = (self.items(30), self.random.u8(..4));
+        let line = match self.random.u8(..100) {
+            0..20 => {
+                let options = ["", "DUAL", "PWINDOW 4", "PWINDOW 9 BOUNDED", "LINKS 2 IDLE 1", "KEYED"];
+                let capacity = [8, 50, 60_000][self.random.usize(..3)];
+                format!("CHAIN.RESERVE {key} 0.01 {capacity} {}", options[self.random.usize(..6)])
+            }
+            20..50 => format!("CHAIN.MADD {key} {items}"),
+            50..60 => format!("CHAIN.UNSEENADD {key} COUNT 3 CAPACITY 9 ITEMS {items}"),
+            60..65 => format!("CHAIN.ROTATE {key}"),
+            65..70 => format!("CHAIN.CLEAR {key}"),
+            70..74 => format!("CHAIN.EXTEND {key} LINKS 9"),
+            74..78 => format!("CHAIN.SHRINK {key} LINKS 2"),
+            78..86 => format!("CHAIN.MERGE {key} {other} FORCE"),
+            86..89 => format!("COPY {key} {other} REPLACE"),
+            89..91 => format!("DEL {key}"),
+            91..95 => format!("CHAIN.PROFILE SET r{number} CAPACITY {}", 10 + self.random.u8(..9)),
+            95..97 => format!("CHAIN.PROFILE DEL r{number}"),
+            _ => {
+                for line in
+                    ["MULTI", &format!("CHAIN.MADD {key} {items}"), &format!("CHAIN.PROFILE SET r{number} DUAL")]
+                {
+                    self.say(line);
+                }
+                "EXEC".to_owned()
+            }
+        };
+        self.say(&line);
     }
 
     fn transaction(&mut self, key: &str, other: &str) {

@@ -10,7 +10,8 @@
 //! | items counted | `BF.MADD`, if it would count each of them, in this sub-filter |
 //! | sub-filter | nothing, if the next item makes it by itself; until then the key lags |
 //! | header, chunk | `BF.LOADCHUNK` |
-//! | anything of a ring | the ring, when something else needs it or at the end: its commands depend on the clock |
+//! | header of a ring | `CHAIN.LOADCHUNK`; the ring when it is whole |
+//! | anything else of a ring | the ring, when something else needs it or at the end: its commands depend on the clock |
 //! | restored | `RESTORE`, large ones as the filter |
 //! | life | at the end |
 //! | copied | `COPY`; the filter for RedisBloom, which has no `COPY` of filters |
@@ -195,6 +196,9 @@ impl<W: Write> Commands<W> {
                 None => self.whole(db, name),
             },
             Effect::BloomHeader { header } => Ok(self.out.request(db, &[b"BF.LOADCHUNK", name, b"1", header])?),
+            Effect::RingHeader { cursor, header } => {
+                Ok(self.out.request(db, &[b"CHAIN.LOADCHUNK", name, cursor.to_string().as_bytes(), header])?)
+            }
             Effect::BloomChunk { link, offset, data } if self.lag(db, name).is_none() && !data.is_empty() => {
                 self.chunk(db, name, link as usize, offset, data.len())
             }

@@ -121,6 +121,9 @@ fn text(record: &Record<'_>) -> String {
             let link = if *link > 0 { format!(" # sub-filter {link}") } else { String::new() };
             return format!("BF.MADD {name} {}{link}", items.join(" "));
         }
+        Change::RingAdded { event, items } if items.is_empty() => {
+            return format!("# the time of {name} is {}", event.now);
+        }
         Change::RingAdded { event, items } => {
             let items: Vec<_> = items.iter().map(|item| word(item)).collect();
             let at = if event.at > 0 { format!(" AT {}", event.at) } else { String::new() };
