@@ -1,10 +1,11 @@
-//! The tools that work on files: `seendb check`, `log cat`, `import`, `export`, all through the program.
+//! The tools that work on files: `seendb check`, `log cat`, `import`, `export`, `ingest`, all through the program.
 //!
 //! | part | holds |
 //! | --- | --- |
 //! | `check` | sound and damaged snapshots and logs; repairs; files that are being written |
 //! | `log_cat` | logs as commands: random histories sent to empty servers |
 //! | `import` | snapshots of Redis, Valkey and SeenDB, into folders and servers |
+//! | `ingest` | events into rings: all of them, once, however often it is interrupted |
 //! | `export` | snapshots that Redis and Valkey with RedisBloom load |
 //!
 //! `SEENDB_TOOLS_FILTERS`: how many random filters go each way (default 300).
@@ -18,6 +19,8 @@ mod check;
 mod export;
 #[path = "tools/import.rs"]
 mod import;
+#[path = "tools/ingest.rs"]
+mod ingest;
 #[path = "tools/log_cat.rs"]
 mod log_cat;
 #[path = "payload/model.rs"]
@@ -175,6 +178,10 @@ fn words_that_are_not_understood_are_told_with_status_2() {
         &["import", "f", "--into", "redis://a", "--dir", "d"],
         &["export", "f", "--dir", "d"],
         &["export", "f", "--families", "bf"],
+        &["ingest"],
+        &["ingest", "bf", "--key-prefix", "a"],
+        &["ingest", "chain"],
+        &["ingest", "chain", "--key-prefix", "a", "--clock", "mine"],
     ] {
         let text = run_to(2, args);
         assert!(text.starts_with("error: ") || text.contains("Usage: seendb"), "{text}");

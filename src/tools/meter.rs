@@ -6,23 +6,35 @@ use std::time::{Duration, Instant};
 
 /// The line is written anew so often; work that is done earlier says nothing.
 const EVERY: Duration = Duration::from_millis(200);
+/// What is no terminal gets a new line so often, if it is to have any.
+const EVERY_LINE: Duration = Duration::from_secs(5);
 
 /// Does the work. Meanwhile `look` is asked how much of how much is done, and standard error shows it if it is a terminal.
 pub fn watch<R>(what: &str, look: impl Fn() -> (u64, u64) + Sync, work: impl FnOnce() -> R) -> R {
-    if !io::stderr().is_terminal() {
+    let told = |took| {
+        let (done, all) = look();
+        line(what, done, all, took)
+    };
+    watch_line(false, told, work)
+}
+
+/// The same for work that says itself how far it is, after so long. `asked`: also where standard error is no terminal.
+pub fn watch_line<R>(asked: bool, line: impl Fn(Duration) -> String + Sync, work: impl FnOnce() -> R) -> R {
+    let terminal = io::stderr().is_terminal();
+    if !terminal && !asked {
         return work();
     }
+    let (every, before, after) = if terminal { (EVERY, "\r", "\x1b[K") } else { (EVERY_LINE, "", "\n") };
     let (working, over) = channel::<()>();
     std::thread::scope(|scope| {
-        let look = &look;
+        let line = &line;
         scope.spawn(move || {
             let began = Instant::now();
-            while matches!(over.recv_timeout(EVERY), Err(RecvTimeoutError::Timeout)) {
-                let (done, all) = look();
+            while matches!(over.recv_timeout(every), Err(RecvTimeoutError::Timeout)) {
                 // Who does not listen does not stop the work.
-                let _ = write!(io::stderr(), "\r{}\x1b[K", line(what, done, all, began.elapsed()));
+                let _ = write!(io::stderr(), "{before}{}{after}", line(began.elapsed()));
             }
-            if began.elapsed() >= EVERY {
+            if terminal && began.elapsed() >= every {
                 let _ = write!(io::stderr(), "\r\x1b[K");
             }
         });

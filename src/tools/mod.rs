@@ -6,6 +6,7 @@
 //! | [`check`] | says what a snapshot or a log holds and what is damaged, and repairs logs |
 //! | [`log`] | prints a log as commands |
 //! | [`import`] | takes filters out of a snapshot |
+//! | [`ingest`] | feeds events into rings |
 //! | [`export`] | writes a snapshot that RedisBloom loads |
 //! | [`client`] | a small blocking client |
 //! | [`address`] | `redis://user:password@host:port/db` |
@@ -27,6 +28,7 @@ pub mod client;
 pub mod copy;
 pub mod export;
 pub mod import;
+pub mod ingest;
 pub mod json;
 pub mod keys;
 pub mod log;
@@ -44,11 +46,12 @@ struct Tool {
     run: fn(Vec<OsString>) -> ExitCode,
 }
 
-const TOOLS: [Tool; 5] = [
+const TOOLS: [Tool; 6] = [
     Tool { name: "copy", about: "Move Bloom filters between live servers, with their lives", run: copy::run },
     Tool { name: "check", about: "Say what snapshots and logs hold and what is damaged; repair logs", run: check::run },
     Tool { name: "log", about: "Print an append-only log as commands", run: log::run },
     Tool { name: "import", about: "Take Bloom filters out of a snapshot of Redis, Valkey or SeenDB", run: import::run },
+    Tool { name: "ingest", about: "Feed events, a line of JSON each, into rings of a live server", run: ingest::run },
     Tool { name: "export", about: "Write a snapshot that Redis with RedisBloom loads", run: export::run },
 ];
 

@@ -75,7 +75,7 @@ fn copy(options: Options) -> Result<bool, Stop> {
 }
 
 /// Becomes true at the first SIGINT or SIGTERM; the second ends the program.
-fn interrupted() -> Arc<AtomicBool> {
+pub(super) fn interrupted() -> Arc<AtomicBool> {
     let flag = Arc::new(AtomicBool::new(false));
     let ours = Arc::clone(&flag);
     let wait = move || {
