@@ -64,9 +64,7 @@ impl Host for Hosting {
     fn approve_settings(&self, _: &Prepared) -> Result<(), SetError> {
         Ok(())
     }
-    fn settings_changed(&self, _: &[Id]) -> Option<Arc<Job>> {
-        None
-    }
+    fn settings_changed(&self, _: &[Id]) {}
     fn make_room(&self, bytes: u64, _: Duration) -> Room {
         match self.refuses.load(Ordering::Relaxed) {
             true => Room::Refused,
