@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use seendb::commands::context::{Context, Counters, Host, Job, Room, Session};
+use seendb::commands::context::{Context, Counters, Host, Room, Session};
 use seendb::commands::dispatch::{Progress, execute, write};
 use seendb::config::{Environment, Id, Prepared, SetError, Settings};
 use seendb::keyspace::Keyspace;
