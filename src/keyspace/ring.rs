@@ -7,7 +7,7 @@ use super::entry::{Entry, EntryRef, RingRef, Value, ValueRef, packs};
 use crate::codec::value::HalfRing;
 use crate::filters::bits::AllocError;
 use crate::filters::item_hash::HashKey;
-use crate::filters::ring::packed::{PackedRingMut, pack, packed_len};
+use crate::filters::ring::packed::{Beyond, PackedRingMut, pack, packed_len};
 use crate::filters::ring::{Event, InsertError, Inserted, Ring, Settings, TimeError};
 
 impl RingRef<'_> {
@@ -172,9 +172,15 @@ pub fn insert_within<E: From<InsertError> + From<AllocError>>(
     event: Event,
     may_have: impl FnOnce(u64, u64) -> Result<(), E>,
 ) -> Result<Inserted, E> {
-    let in_place = entry.packed_ring_mut().and_then(|payload| PackedRingMut::new(payload).insert(hash, event));
-    if let Some(inserted) = in_place {
-        return Ok(inserted);
+    if let Some(payload) = entry.packed_ring_mut() {
+        match PackedRingMut::new(payload).try_insert(hash, event) {
+            Ok(inserted) => return Ok(inserted),
+            Err(Beyond::Room { payload_len }) if packs(entry.name(), payload_len) => {
+                give_room(entry, payload_len)?;
+                return insert_within(entry, hash, event, may_have);
+            }
+            Err(_) => {}
+        }
     }
     change(entry, |ring| {
         if let Some(need) = ring.need(hash, event).map_err(InsertError::from)? {
@@ -221,6 +227,18 @@ pub fn advance(entry: &mut Entry, now: u64) -> Result<bool, AllocError> {
         }
         _ => Ok(false),
     }
+}
+
+/// Have the payload of a packed ring so long at least.
+fn give_room(entry: &mut Entry, payload_len: usize) -> Result<(), AllocError> {
+    let old = entry.as_ref();
+    let Some((_, payload)) = old.packed_payload() else { return Ok(()) };
+    let new = Entry::packed_ring(old.name(), old.life(), payload_len.max(payload.len()), |roomy| {
+        roomy[..payload.len()].copy_from_slice(payload);
+    })?;
+    new.as_ref().set_stamp(old.stamp());
+    *entry = new;
+    Ok(())
 }
 
 /// A ring that is being loaded, as an entry.

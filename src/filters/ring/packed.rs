@@ -427,6 +427,18 @@ impl<'a> PackedRing<'a> {
     }
 }
 
+/// A write takes more than a change of what the newest part holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Beyond {
+    /// The same bytes with room behind them: so many in all, at least.
+    Room {
+        /// Length of the payload.
+        payload_len: usize,
+    },
+    /// A change of parts, by way of a [`Ring`].
+    Parts,
+}
+
 /// A packed ring, to write.
 pub struct PackedRingMut<'a> {
     payload: &'a mut [u8],
@@ -449,9 +461,17 @@ impl<'a> PackedRingMut<'a> {
 
     /// Write an item, as [`Ring::insert`] does; none if that takes more than a change of the newest part's content.
     pub fn insert(&mut self, hash: u64, event: Event) -> Option<Inserted> {
+        self.try_insert(hash, event).ok()
+    }
+
+    /// The same.
+    ///
+    /// # Errors
+    /// [`Beyond`]: what it takes; nothing has changed then.
+    pub fn try_insert(&mut self, hash: u64, event: Event) -> Result<Inserted, Beyond> {
         let ring = self.as_ref();
         if ring.flags() & DUAL != 0 {
-            return None;
+            return Err(Beyond::Parts);
         }
         let slice = if ring.is_window() { ring.settings().slice_of(event.at) } else { 0 };
         let oldest = ring.oldest_alive(event.now);
@@ -463,23 +483,26 @@ impl<'a> PackedRingMut<'a> {
             written = yes && part.slice() == slice || written && ring.is_window();
             last = Some(part);
         }
-        let last = last.filter(|part| part.slice() == slice)?;
+        let last = last.filter(|part| part.slice() == slice).ok_or(Beyond::Parts)?;
         if written {
             // Time that the events carry goes on all the same.
             let moves = ring.is_by_events() && event.now > ring.latest();
-            return (!moves).then_some(Inserted { unseen, changed: false });
+            return if moves { Err(Beyond::Parts) } else { Ok(Inserted { unseen, changed: false }) };
         }
         let shape = last.shape();
         if last.items() >= shape.capacity {
-            return None;
+            return Err(Beyond::Parts);
         }
         let start = last.content.as_ptr().addr() - ring.payload.as_ptr().addr();
         let (entry, length) = (last.entry.as_ptr().addr() - ring.payload.as_ptr().addr(), last.content.len());
         let items = last.items() + 1;
         if last.is_list() {
-            let place = last.place_in_list(hash).err()?;
-            if items > most_listed(&shape) || self.payload.len() < start + length + HASH_BYTES {
-                return None;
+            let place = last.place_in_list(hash).err().ok_or(Beyond::Parts)?;
+            if items > most_listed(&shape) {
+                return Err(Beyond::Parts);
+            }
+            if self.payload.len() < start + length + HASH_BYTES {
+                return Err(Beyond::Room { payload_len: start + length + HASH_BYTES });
             }
             let list = &mut self.payload[start..start + length + HASH_BYTES];
             list.copy_within(place * HASH_BYTES..length, (place + 1) * HASH_BYTES);
@@ -490,7 +513,7 @@ impl<'a> PackedRingMut<'a> {
         }
         self.payload[entry + ITEMS..entry + BITS].copy_from_slice(&items.to_le_bytes()[..3]);
         self.changed(event.now);
-        Some(Inserted { unseen, changed: true })
+        Ok(Inserted { unseen, changed: true })
     }
 
     fn changed(&mut self, now: u64) {
