@@ -63,7 +63,7 @@ pub(super) fn export(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let bytes = match ring {
         Some(ring) => export_ring(&ring, ring.settings.reading_time(ring.latest, clock)),
         None => {
-            let settings = NewRing::by_default(context, &args[1]).settings;
+            let settings = NewRing::by_default(context.keyspace, context.settings, &args[1]).settings;
             empty_export(&settings, settings.reading_time(0, clock))
         }
     };

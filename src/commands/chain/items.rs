@@ -19,8 +19,7 @@ use crate::keyspace::effect::Effect;
 use crate::keyspace::entry::{Entry, EntryRef, RingRef, ValueRef};
 use crate::keyspace::latch::Wait;
 use crate::keyspace::latched::Latched;
-use crate::keyspace::ring::Versions;
-use crate::keyspace::{Cell, Record, ring};
+use crate::keyspace::{Cell, Keyspace, Record, ring};
 use crate::resp::{Args, Reply, encode_bulk, encode_error, parse_integer};
 
 /// Greatest number of items that a command can ask for.
@@ -65,11 +64,18 @@ impl<'a> Items<'a> {
     }
 }
 
+/// What a write makes of a missing key.
+enum Missing {
+    /// An error.
+    Refuse,
+    /// What an add makes by default, which is looked up only then.
+    Default,
+    Make(NewRing),
+}
+
 /// What is written, and answered.
-#[derive(Clone)]
 struct Write {
-    /// What to make of a missing key; nothing if that is an error.
-    missing: Option<NewRing>,
+    missing: Missing,
     at: Option<u64>,
     answer: Answer,
 }
@@ -184,14 +190,14 @@ pub(super) fn add(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
         }
         once("AT", &mut at, moment(&mut words)?)?;
     }
-    let write = Write { missing: by_add(context, &args[1]), at, answer: Answer::One };
+    let write = Write { missing: by_add(context), at, answer: Answer::One };
     // The item alone, however many words follow it.
     write_items(context, args, Items { args: args.range(2, 3), first: 2 }, write)
 }
 
 /// `CHAIN.MADD key item …`
 pub(super) fn add_many(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let write = Write { missing: by_add(context, &args[1]), at: None, answer: Answer::Each };
+    let write = Write { missing: by_add(context), at: None, answer: Answer::Each };
     write_items(context, args, Items::of(args, 2), write)
 }
 
@@ -207,8 +213,8 @@ pub(super) fn unseen_add(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     write_items(context, args, Items::of(args, first), write)
 }
 
-fn by_add(context: &Context<'_>, name: &[u8]) -> Option<NewRing> {
-    context.settings.filter_create_on_add().then(|| NewRing::by_default(context, name))
+fn by_add(context: &Context<'_>) -> Missing {
+    if context.settings.filter_create_on_add() { Missing::Default } else { Missing::Refuse }
 }
 
 fn moment(words: &mut Words<'_>) -> Result<u64, CommandError> {
@@ -231,11 +237,11 @@ fn insert_options(
             if words.position() == args.len() {
                 break;
             }
-            let new = options.over(NewRing::by_default(context, &args[1]))?;
+            let new = options.over(NewRing::by_default(context.keyspace, context.settings, &args[1]))?;
             if let (Answer::Unseen(most), Some(count)) = (&mut answer, count) {
                 *most = count;
             }
-            let missing = (!no_create).then_some(new);
+            let missing = if no_create { Missing::Refuse } else { Missing::Make(new) };
             return Ok((Write { missing, at, answer }, words.position()));
         } else if is(word, "NOCREATE") {
             flag("NOCREATE", &mut no_create)?;
@@ -262,7 +268,7 @@ fn write_items(context: &mut Context<'_>, args: Args<'_>, items: Items<'_>, writ
     if long && context.held.is_none() {
         context.keyspace.may_take()?;
     }
-    let versions = context.keyspace.versions();
+    let (keyspace, versions) = (context.keyspace, context.keyspace.versions());
     let mut progress = Progress {
         version: 0,
         answer: write.answer,
@@ -273,7 +279,7 @@ fn write_items(context: &mut Context<'_>, args: Args<'_>, items: Items<'_>, writ
         wanted: None,
     };
     let (event, latched) = context.write_and_latch(&args[1], |cell| {
-        let event = make_if_missing(cell, (bounds, versions, clock), &write);
+        let event = make_if_missing(cell, (bounds, keyspace, clock), &write);
         match event {
             Ok(event) if !long => {
                 cell.change(|entry, record| {
@@ -311,19 +317,26 @@ fn write_items(context: &mut Context<'_>, args: Args<'_>, items: Items<'_>, writ
 /// Make the key if there is none; when the items are written.
 fn make_if_missing(
     cell: &mut Cell<'_>,
-    (bounds, versions, clock): (Bounds<'_>, &Versions, u64),
+    (bounds, keyspace, clock): (Bounds<'_>, &Keyspace, u64),
     write: &Write,
 ) -> Result<Event, CommandError> {
-    match (cell.get().map(EntryRef::value), &write.missing) {
-        (Some(ValueRef::Ring(ring)), _) => Ok(ring.event(clock, write.at)?),
-        (Some(other), _) => Err(not_a_ring(&other)),
-        (None, None) => Err(CommandError::NotFound),
-        (None, Some(new)) => {
-            let event = new.settings.event(0, clock, write.at)?;
-            new.create(cell, bounds, versions.begin(), clock)?;
-            Ok(event)
-        }
+    match cell.get().map(EntryRef::value) {
+        Some(ValueRef::Ring(ring)) => return Ok(ring.event(clock, write.at)?),
+        Some(other) => return Err(not_a_ring(&other)),
+        None => {}
     }
+    let by_default;
+    let new = match &write.missing {
+        Missing::Refuse => return Err(CommandError::NotFound),
+        Missing::Make(new) => new,
+        Missing::Default => {
+            by_default = NewRing::by_default(keyspace, bounds.settings(), cell.name());
+            &by_default
+        }
+    };
+    let event = new.settings.event(0, clock, write.at)?;
+    new.create(cell, bounds, keyspace.versions().begin(), clock)?;
+    Ok(event)
 }
 
 /// Write the next items, at most so many.

@@ -1,6 +1,5 @@
 //! What a ring is to be: the options of the commands that make one, the settings' values, profiles.
 
-use crate::commands::context::Context;
 use crate::commands::error::CommandError;
 use crate::commands::life;
 use crate::commands::words::{Words, double, is};
@@ -8,6 +7,7 @@ use crate::config::Settings as Directives;
 use crate::filters::item_hash::HashKey;
 use crate::filters::ring::settings::LINKS;
 use crate::filters::ring::{Mode, Settings, Window};
+use crate::keyspace::Keyspace;
 use crate::keyspace::effect::Profile;
 use crate::resp::parse_integer;
 
@@ -31,10 +31,10 @@ pub(super) struct NewRing {
 
 impl NewRing {
     /// What an add makes of a key of this name: the profile's values, or the settings'.
-    pub fn by_default(context: &Context<'_>, name: &[u8]) -> Self {
-        match context.keyspace.profiles().of(name) {
+    pub fn by_default(keyspace: &Keyspace, directives: &Directives, name: &[u8]) -> Self {
+        match keyspace.profiles().of(name) {
             Some(Profile { settings, keyed }) => Self { settings, keyed, life: None },
-            None => Self::by_settings(context.settings),
+            None => Self::by_settings(directives),
         }
     }
 
