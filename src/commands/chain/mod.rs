@@ -268,7 +268,7 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: "chain.merge",
         arity: -3,
-        flags: WRITE.with(Flags::MOVABLE_KEYS),
+        flags: WRITE.with(Flags::MOVABLE_KEYS).with(Flags::COPIES_VALUES),
         keys: MERGE,
         summary: "Takes what other rings hold into one.",
         complexity: "O(n), n bytes of all rings",
@@ -305,7 +305,7 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: "chain.stats",
         arity: 2,
-        flags: READ,
+        flags: READ.with(Flags::COPIES_VALUES),
         keys: ACCESS,
         summary: "Describes a ring and each of its links.",
         complexity: "O(n), n bytes of the ring",
@@ -327,7 +327,7 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: "chain.loadchunk",
         arity: 4,
-        flags: WRITE,
+        flags: WRITE.with(Flags::COPIES_VALUES),
         keys: INSERT,
         summary: "Restores a ring from a piece of a dump.",
         complexity: "O(n), n bytes of the piece",
