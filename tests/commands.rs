@@ -453,8 +453,19 @@ fn new_settings_count_for_new_filters_at_once() {
 
 // Figures
 
-const SECTIONS: [&str; 10] =
-    ["Server", "Clients", "Memory", "Persistence", "Stats", "Replication", "CPU", "Bloom", "Cluster", "Keyspace"];
+const SECTIONS: [&str; 11] = [
+    "Server",
+    "Clients",
+    "Memory",
+    "Persistence",
+    "Stats",
+    "Replication",
+    "CPU",
+    "Bloom",
+    "Chain",
+    "Cluster",
+    "Keyspace",
+];
 
 #[test]
 fn sections_of_info() {
