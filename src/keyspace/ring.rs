@@ -96,6 +96,17 @@ impl RingRef<'_> {
         }
     }
 
+    /// Of each of these hashes in turn, whether [`contains`](Self::contains) says yes.
+    pub fn contains_each(self, now: u64, hashes: impl Iterator<Item = u64>, mut tell: impl FnMut(bool)) {
+        match self {
+            Self::Packed(ring) => {
+                let asked = ring.asked(now);
+                hashes.for_each(|hash| tell(asked.contain(hash)));
+            }
+            Self::Large(ring) => hashes.for_each(|hash| tell(ring.contains(hash, now))),
+        }
+    }
+
     /// Items written to what is remembered at this time.
     #[must_use]
     pub fn items(self, now: u64) -> u64 {

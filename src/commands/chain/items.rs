@@ -51,7 +51,7 @@ impl<'a> Items<'a> {
         self.args.len()
     }
 
-    fn from(self, index: usize) -> impl Iterator<Item = &'a [u8]> {
+    fn from(self, index: usize) -> impl Iterator<Item = &'a [u8]> + Clone {
         self.args.slice_from(index).iter()
     }
 
@@ -515,9 +515,10 @@ impl Found {
     /// Ask for the next items, at most so many.
     fn look(&mut self, ring: RingRef<'_>, clock: u64, items: Items<'_>, most: usize) {
         let (key, now) = (ring.key().copied(), ring.reading_time(clock));
-        for item in items.from(self.next).take(most) {
-            self.push(item, ring.contains(hash_item(item, key.as_ref()), now));
-        }
+        let asked = items.from(self.next).take(most);
+        let hashes = asked.clone().map(|item| hash_item(item, key.as_ref()));
+        let mut asked = asked;
+        ring.contains_each(now, hashes, |seen| asked.next().into_iter().for_each(|item| self.push(item, seen)));
     }
 
     fn push(&mut self, item: &[u8], seen: bool) {
