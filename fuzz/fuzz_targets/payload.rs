@@ -9,8 +9,10 @@ use libfuzzer_sys::fuzz_target;
 use seendb::codec::bloom::{Decoded, encode_header};
 use seendb::codec::crc64::Crc64;
 use seendb::codec::payload::{self, DumpWriter};
+use seendb::codec::value::Built;
 use seendb::filters::BloomRef;
 use seendb::filters::packed_bloom::PackedBloom;
+use seendb::filters::ring::Ring;
 
 const LIMIT_BYTES: u64 = 1 << 22;
 
@@ -24,8 +26,10 @@ fuzz_target!(|data: &[u8]| {
     }
     let mut framed = [&[7], rest, &10u16.to_le_bytes()].concat();
     framed.extend(Crc64::of(&framed).to_le_bytes());
-    let Ok(first) = payload::restore(&framed, LIMIT_BYTES) else {
-        return;
+    let first = match payload::restore(&framed, LIMIT_BYTES) {
+        Ok(Built::Bloom(first)) => first,
+        Ok(Built::Ring(ring)) => return check_ring(&ring),
+        Ok(Built::HalfRing(_)) | Err(_) => return,
     };
     let bloom = get(&first);
     // Nothing that was announced is larger than what its bytes can give.
@@ -33,9 +37,16 @@ fuzz_target!(|data: &[u8]| {
     let dump = payload::dump(bloom).expect("memory for a few megabytes");
     assert_eq!(DumpWriter::new(bloom).len(), dump.len() as u64);
     let second = payload::restore(&dump, LIMIT_BYTES).expect("what was written is read");
+    let second = second.bloom().expect("it is of the same kind");
     check_equal(bloom, get(&second));
     check_steps(bloom, usize::from(head) * 16, &dump);
 });
+
+fn check_ring(ring: &Ring) {
+    let dump = payload::dump_ring(ring).expect("memory for a few megabytes");
+    let Ok(Built::Ring(again)) = payload::restore(&dump, LIMIT_BYTES) else { panic!("what was written is read") };
+    assert!(payload::dump_ring(&again).expect("memory") == dump, "the ring is another one");
+}
 
 fn get(decoded: &Decoded) -> BloomRef<'_> {
     match decoded {

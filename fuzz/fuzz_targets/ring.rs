@@ -99,7 +99,10 @@ fn check(ring: &Ring) {
     for (i, item) in ITEMS.into_iter().enumerate() {
         let at = (settings.slice_ms() > 0).then_some(latest.saturating_add(i as u64).min(i64::MAX as u64));
         let Ok(event) = settings.event(latest, latest, at) else { continue };
-        if ring.next_bytes(event).is_ok_and(|bytes| bytes <= LIMIT_BYTES) {
+        // The largest array that the write can need.
+        let grown = ring.parts.iter().map(|part| part.growth).max().map_or(0, |growth| growth.saturating_add(1));
+        let largest = settings.array(if settings.slices_grow() { grown } else { 0 });
+        if largest.is_ok_and(|array| array.bytes() <= LIMIT_BYTES) {
             let hash = hash_item(item, settings.key.as_ref());
             let written = ring.insert(hash, event).is_ok();
             // An array may be made for less than the settings say; the second of two then comes too late.
