@@ -13,7 +13,7 @@ use seendb::codec::ring_dump::{CHUNK_BYTES, LoadError, RingDump, RingLoad};
 use seendb::codec::ring_export::{ExportedRing, export};
 use seendb::codec::ring_value::{RingValue, RingWriter};
 use seendb::filters::item_hash::hash_item;
-use seendb::filters::ring::{Mode, Ring};
+use seendb::filters::ring::{Mode, Ring, Window};
 
 const LIMIT_BYTES: u64 = 1 << 22;
 /// Where the header of a dump has these fields.
@@ -106,8 +106,9 @@ fn check(ring: &Ring) {
             let hash = hash_item(item, settings.key.as_ref());
             let written = ring.insert(hash, event).is_ok();
             // An array may be made for less than the settings say; the second of two then comes too late.
-            let dual = matches!(settings.mode, Mode::Dual { .. });
-            assert!(!written || dual || ring.contains(hash, ring.latest), "an item is forgotten at once");
+            // And what is older than all slices of a full window that is bounded goes at once.
+            let may_go = matches!(settings.mode, Mode::Dual { .. } | Mode::Window(Window { bounded: true, .. }));
+            assert!(!written || may_go || ring.contains(hash, ring.latest), "an item is forgotten at once");
         }
     }
     check_forms(&ring);
