@@ -11,6 +11,7 @@ pub mod dispatch;
 pub mod error;
 pub mod form;
 pub mod introspection;
+mod items;
 pub mod keys;
 pub mod life;
 pub mod lives;

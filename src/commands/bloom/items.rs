@@ -13,6 +13,7 @@ use super::create::{Bounds, NewFilter, capacity, check_one_life, error_rate, exp
 use crate::commands::context::{Context, Host};
 use crate::commands::dispatch::{LongCommand, Outcome, Step, Stop, refused};
 use crate::commands::error::CommandError;
+use crate::commands::items::Items;
 use crate::commands::life;
 use crate::commands::room::RoomWait;
 use crate::commands::table::RUN_LENGTH;
@@ -115,34 +116,9 @@ impl Missing {
     }
 }
 
-/// The items of a request, from its word `first` on.
-#[derive(Clone, Copy)]
-struct Items<'a> {
-    args: Args<'a>,
-    first: usize,
-}
-
-impl<'a> Items<'a> {
-    fn of(args: Args<'a>, first: usize) -> Self {
-        Self { args: args.slice_from(first), first }
-    }
-
-    fn len(self) -> usize {
-        self.args.len()
-    }
-
-    /// The items of the next group, at most so many.
-    fn group(self, from: usize, most: usize) -> Group<'a> {
-        self.args.slice_from(from).iter().take(most).collect()
-    }
-
-    /// Whether the work would hold a shard too long, where an item costs so many nanoseconds besides its bytes.
-    fn take_long(self, item_ns: usize) -> bool {
-        const LONG_NS: usize = 500_000;
-        const BYTES_PER_NS: usize = 3;
-        let bytes: usize = self.args.iter().map(<[u8]>::len).sum();
-        self.len() * item_ns + bytes / BYTES_PER_NS > LONG_NS
-    }
+/// The items of the next group, at most so many.
+fn group_of(items: Items<'_>, from: usize, most: usize) -> Group<'_> {
+    items.from(from).take(most).collect()
 }
 
 /// What an item costs that meets a missing key: a new filter has one sub-filter.
@@ -353,7 +329,7 @@ fn add_shared(chain: &ScalableBloom, record: &dyn Record, items: Items<'_>, answ
         return Found::Exclusive;
     }
     while answers.len() < items.len() {
-        let group = items.group(answers.len(), GROUP);
+        let group = group_of(items, answers.len(), GROUP);
         let (outcomes, done) = insert_group(chain, record, &group);
         outcomes[..done].iter().for_each(|outcome| answers.push(*outcome == Insert::Added));
         // Other clients took the room meanwhile.
@@ -392,7 +368,7 @@ fn add_group(
         ValueRef::Bloom(bloom) => group_len(bloom),
         _ => GROUP,
     };
-    let group = items.group(answers.len(), most);
+    let group = group_of(items, answers.len(), most);
     let mut group = &group[..];
     if let ValueRef::Bloom(BloomRef::Large(chain)) = entry.value() {
         let (outcomes, done) = insert_group(chain, record, group);
@@ -585,7 +561,7 @@ pub(super) fn exists_many(context: &mut Context<'_>, args: Args<'_>) -> Outcome 
         Some(ValueRef::Bloom(bloom)) if may_latch && items.take_long(item_ns(bloom)) => (true, false),
         Some(ValueRef::Bloom(bloom)) => {
             while found.len() < items.len() {
-                find_group(bloom, &items.group(found.len(), GROUP), &mut found);
+                find_group(bloom, &group_of(items, found.len(), GROUP), &mut found);
             }
             (false, false)
         }
@@ -623,7 +599,7 @@ impl LongCommand for LongExists {
             return refused(&CommandError::WrongType);
         };
         while self.found.len() < items.len() {
-            find_group(bloom, &items.group(self.found.len(), group_len(bloom)), &mut self.found);
+            find_group(bloom, &group_of(items, self.found.len(), group_len(bloom)), &mut self.found);
             if Instant::now() >= until {
                 return Ok(None);
             }

@@ -11,6 +11,7 @@ use crate::commands::bloom::Bounds;
 use crate::commands::context::Context;
 use crate::commands::dispatch::{LongCommand, Outcome, Step, Stop, refused};
 use crate::commands::error::CommandError;
+use crate::commands::items::Items;
 use crate::commands::room::RoomWait;
 use crate::commands::words::{Words, is};
 use crate::filters::item_hash::{HashKey, hash_item};
@@ -24,8 +25,6 @@ use crate::resp::{Args, Reply, encode_bulk, encode_error, parse_integer};
 
 /// Greatest number of items that a command can ask for.
 const MOST_ITEMS: u64 = 1 << 20;
-/// What would hold a shard longer works with the key's latch, in steps.
-const LONG_NS: usize = 500_000;
 /// So many items are written between two looks at the clock.
 const GROUP: usize = 64;
 
@@ -35,33 +34,9 @@ impl From<TimeError> for CommandError {
     }
 }
 
-/// The items of a request, from its word `first` on.
-#[derive(Clone, Copy)]
-struct Items<'a> {
-    args: Args<'a>,
-    first: usize,
-}
-
-impl<'a> Items<'a> {
-    fn of(args: Args<'a>, first: usize) -> Self {
-        Self { args: args.slice_from(first), first }
-    }
-
-    fn len(self) -> usize {
-        self.args.len()
-    }
-
-    fn from(self, index: usize) -> impl Iterator<Item = &'a [u8]> + Clone {
-        self.args.slice_from(index).iter()
-    }
-
-    /// Whether the work would hold a shard too long, in a ring of so many links.
-    fn take_long(self, links: u16) -> bool {
-        const BYTES_PER_NS: usize = 3;
-        let item_ns = 60 + 12 * usize::from(links);
-        let bytes: usize = self.args.iter().map(<[u8]>::len).sum();
-        self.len() * item_ns + bytes / BYTES_PER_NS > LONG_NS
-    }
+/// What an item costs in a ring of so many links, in nanoseconds, measured roughly.
+fn item_ns(links: u16) -> usize {
+    60 + 12 * usize::from(links)
 }
 
 /// What a write makes of a missing key.
@@ -192,7 +167,7 @@ pub(super) fn add(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     }
     let write = Write { missing: by_add(context), at, answer: Answer::One };
     // The item alone, however many words follow it.
-    write_items(context, args, Items { args: args.range(2, 3), first: 2 }, write)
+    write_items(context, args, Items::one(args, 2), write)
 }
 
 /// `CHAIN.MADD key item …`
@@ -264,7 +239,7 @@ fn write_items(context: &mut Context<'_>, args: Args<'_>, items: Items<'_>, writ
         Some(ValueRef::Ring(ring)) => ring.settings().links,
         _ => 1,
     };
-    let long = items.len() >= GROUP && may_latch && items.take_long(context.peek(&args[1], links)?);
+    let long = items.len() >= GROUP && may_latch && items.take_long(item_ns(context.peek(&args[1], links)?));
     if long && context.held.is_none() {
         context.keyspace.may_take()?;
     }
@@ -477,7 +452,7 @@ fn ask(context: &mut Context<'_>, args: Args<'_>, question: Question) -> Outcome
     let (items, clock, may_latch) = (Items::of(args, 2), context.now(), context.may_latch());
     let mut found = Found::new(question);
     let (long, missing) = context.read(&args[1], |entry| match entry.map(EntryRef::value) {
-        Some(ValueRef::Ring(ring)) if may_latch && items.take_long(ring.settings().links) => Ok((true, false)),
+        Some(ValueRef::Ring(ring)) if may_latch && items.take_long(item_ns(ring.settings().links)) => Ok((true, false)),
         Some(ValueRef::Ring(ring)) => {
             found.look(ring, clock, items, items.len());
             Ok((false, false))
