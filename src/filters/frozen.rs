@@ -1,4 +1,4 @@
-//! A chain as it was at one moment, read while it goes on being changed.
+//! Arrays as they were at one moment, read while they go on being changed.
 //!
 //! Whoever saves a filter of a gigabyte may neither stop the adds meanwhile nor copy it first. So it is read in order, a page
 //! of 64 KiB at a time, and who changes a word *beyond* the page that is read next first notes the word as it was. The reader
@@ -15,7 +15,9 @@
 //! show. A word may be noted more than once; put back are the notes from the last to the first.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
 
@@ -44,7 +46,20 @@ pub struct Frozen {
     pub items: u64,
     /// Its links then, oldest first.
     pub links: Vec<LinkInfo>,
-    /// The bits of each link, shared with the chain.
+    arrays: FrozenArrays,
+}
+
+impl Deref for Frozen {
+    type Target = FrozenArrays;
+
+    fn deref(&self) -> &FrozenArrays {
+        &self.arrays
+    }
+}
+
+/// Arrays of a filter as they were at one moment: the bits of the links of a chain, the counters of a counting filter.
+pub struct FrozenArrays {
+    /// Shared with the filter.
     bits: Vec<BitArray>,
     over: AtomicBool,
     state: Mutex<State>,
@@ -80,8 +95,14 @@ struct Page {
 
 impl Frozen {
     pub(super) fn new(options: u32, growth: u32, items: u64, links: Vec<LinkInfo>, bits: Vec<BitArray>) -> Self {
-        let pages = Mutex::new(links.iter().map(|_| Vec::new()).collect());
-        Self { options, growth, items, links, bits, over: AtomicBool::new(false), state: Mutex::default(), pages }
+        Self { options, growth, items, links, arrays: FrozenArrays::new(bits) }
+    }
+}
+
+impl FrozenArrays {
+    pub(super) fn new(bits: Vec<BitArray>) -> Self {
+        let pages = Mutex::new(bits.iter().map(|_| Vec::new()).collect());
+        Self { bits, over: AtomicBool::new(false), state: Mutex::default(), pages }
     }
 
     /// Whether nobody reads it any more.
@@ -138,18 +159,18 @@ impl Frozen {
     }
 }
 
-/// Reads the bits of a frozen chain in order, in pieces of any size.
+/// Reads frozen arrays in order, in pieces of any size.
 pub struct FrozenBits<'a> {
-    frozen: &'a Frozen,
+    frozen: &'a FrozenArrays,
     page: Vec<u8>,
     /// How much of the page was given out.
     given: usize,
 }
 
 impl<'a> FrozenBits<'a> {
-    /// All bits, link after link.
+    /// All bits, array after array.
     #[must_use]
-    pub fn of(frozen: &'a Frozen) -> Self {
+    pub fn of(frozen: &'a FrozenArrays) -> Self {
         Self { frozen, page: Vec::new(), given: 0 }
     }
 
@@ -217,20 +238,20 @@ impl Page {
     }
 }
 
-/// Changes of a chain whose former state is still being read; nobody else makes any meanwhile.
+/// Changes of a filter whose former state is still being read; nobody else makes any meanwhile.
 pub(super) struct Changes<'a> {
-    frozen: &'a Frozen,
+    frozen: &'a FrozenArrays,
     state: MutexGuard<'a, State>,
 }
 
 impl Changes<'_> {
-    /// A word of a link is about to be changed. `old` is what it has.
+    /// A word of an array is about to be changed. `old` is what it has.
     #[inline]
     pub(super) fn note(&mut self, link: usize, word: usize, old: u64) {
         let State { next, notes } = &mut *self.state;
         let page = word / PAGE_WORDS;
-        // Pages that are read already, and links that the chain got since, concern nobody.
-        if (link, page) < *next || link >= self.frozen.links.len() {
+        // Pages that are read already, and arrays that the filter got since, concern nobody.
+        if (link, page) < *next || link >= self.frozen.bits.len() {
             return;
         }
         let note = Note { link: link as u16, page: page as u32, word: (word % PAGE_WORDS) as u16, old };
@@ -256,6 +277,61 @@ impl Changes<'_> {
         {
             oldest.iter().for_each(|note| self.frozen.sort(&mut pages, note));
         }
+    }
+}
+
+/// What is kept of a former state of a filter that one thread at a time changes.
+#[derive(Default)]
+pub(super) struct Past {
+    /// The number of the latest moment at which the state was frozen, or the filter made.
+    moment: AtomicU64,
+    /// Whether changes have to be noted.
+    is_read: AtomicBool,
+    frozen: Mutex<Option<Arc<FrozenArrays>>>,
+}
+
+impl Past {
+    /// The number of the latest moment at which the state was frozen, or since which the filter exists.
+    pub(super) fn moment(&self) -> u64 {
+        self.moment.load(Ordering::Acquire)
+    }
+
+    /// The filter did not exist at this moment, or what it was then is known.
+    pub(super) fn set_moment(&self, moment: u64) {
+        self.moment.store(moment, Ordering::Release);
+    }
+
+    /// Keep these arrays as they are now for a reader, unless that was done for this moment already: the latest of increasing
+    /// numbers.
+    pub(super) fn freeze(&self, moment: u64, bits: impl FnOnce() -> Vec<BitArray>) -> Option<Arc<FrozenArrays>> {
+        let mut frozen = self.frozen.lock();
+        if self.moment() >= moment {
+            return None;
+        }
+        let now = Arc::new(FrozenArrays::new(bits()));
+        *frozen = Some(now.clone());
+        self.is_read.store(true, Ordering::Release);
+        self.set_moment(moment);
+        Some(now)
+    }
+
+    /// The former state that is being read, if there is one.
+    #[inline]
+    pub(super) fn frozen(&self) -> Option<Arc<FrozenArrays>> {
+        if !self.is_read.load(Ordering::Acquire) {
+            return None;
+        }
+        self.still_read()
+    }
+
+    #[cold]
+    fn still_read(&self) -> Option<Arc<FrozenArrays>> {
+        let mut frozen = self.frozen.lock();
+        if frozen.as_ref().is_some_and(|frozen| frozen.is_over()) {
+            *frozen = None;
+            self.is_read.store(false, Ordering::Release);
+        }
+        frozen.clone()
     }
 }
 

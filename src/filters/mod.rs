@@ -38,6 +38,7 @@ mod batch;
 pub mod bits;
 pub mod bloom;
 mod claim;
+pub mod counting;
 pub mod frozen;
 pub mod item_hash;
 pub mod murmur;
@@ -48,6 +49,7 @@ pub mod scalable_bloom;
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
+mod words;
 
 use bloom::{GrowthError, HashPair, Shape, options};
 use packed_bloom::{PackedBloom, PackedBloomMut};

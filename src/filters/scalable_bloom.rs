@@ -295,7 +295,7 @@ impl ScalableBloom {
     pub fn count_in(&mut self, i: usize, pair: HashPair) {
         *self.links[i].items.0.get_mut() += 1;
         let frozen = self.frozen();
-        let mut changes = frozen.as_deref().map(Frozen::changes);
+        let mut changes = frozen.as_deref().map(|frozen| frozen.changes());
         let link = &self.links[i];
         for x in link.positions(pair) {
             let word = &link.bits.words()[word_of(x)];
