@@ -39,6 +39,7 @@ pub mod bits;
 pub mod bloom;
 mod claim;
 pub mod counting;
+pub mod dleft;
 pub mod frozen;
 pub mod item_hash;
 pub mod murmur;
