@@ -28,8 +28,9 @@ pub(super) trait Words {
     #[inline(always)]
     fn field(&self, at: u64, count: u32) -> u64 {
         let (i, shift) = ((at >> 6) as usize, (at & 63) as u32);
-        let low = self.word(i) >> shift;
-        let value = if shift + count > u64::BITS { low | self.word(i + 1) << (u64::BITS - shift) } else { low };
+        // Without a branch, which no processor could guess. If all of it is in one word, what comes from the "other" one is cut off.
+        let other = i + usize::from(shift + count > u64::BITS);
+        let value = self.word(i) >> shift | self.word(other) << 1 << (u64::BITS - 1 - shift);
         value & low_mask(count)
     }
 }

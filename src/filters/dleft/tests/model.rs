@@ -22,7 +22,7 @@ impl Model {
     }
 
     fn f(&self, hash: u64) -> u64 {
-        (u128::from(hash) * u128::from(self.range) >> 64) as u64
+        ((u128::from(hash) * u128::from(self.range)) >> 64) as u64
     }
 
     fn count(&self, hash: u64) -> u64 {
