@@ -27,6 +27,7 @@ const PHASES: [&str; 2] = ["insert_only", "steady_state"];
 const COUNTING: [(u64, u32); 4] = [(262_144, 4), (262_144, 3), (442_368, 6), (663_552, 9)];
 /// Bits of an item in the article's encoding, which has no count of used cells: 4 (r + 2) / 3.
 const ARTICLE_BITS_11: f64 = 52.0 / 3.0;
+const ARTICLE_BITS_14: f64 = 64.0 / 3.0;
 /// The rate at which the remainder has 14 bits, and 11.
 const RATE_14: f64 = 0.0015;
 const RATE_11: f64 = 0.011_72;
@@ -299,15 +300,22 @@ fn print_counting(measured: &Measured) {
     println!("d-left, r = 11          {}", compared(&measured.rate_11, Some(formula), 8));
     let [equal_bits, _, nine, more] = measured.counting.map(|mean| mean.mean);
     let rate_14 = measured.phases[0].rate.mean;
-    println!("  bits of the second to those of the first:   measured   reference");
-    println!("  9 counters, k = 6, against r = 11            {:>8.3}       0.481", ARTICLE_BITS_11 / 36.0);
-    println!("    with the count of used cells               {:>8.3}", bits(RATE_11) / 36.0);
-    println!("  13.5 counters, k = 9, against r = 14         {:>8.3}       0.395", 64.0 / 3.0 / 54.0);
-    println!("    with the count of used cells               {:>8.3}", bits(RATE_14) / 54.0);
-    println!("  rates, first to second:");
-    println!("  equal bits, k = 4, to r = 14                 {:>8.1}        52.9", equal_bits / rate_14);
-    println!("  9 counters, k = 6, to r = 11                 {:>8.3}       1.139", nine / measured.rate_11.mean);
-    println!("  13.5 counters, k = 9, to r = 14              {:>8.3}       1.045\n", more / rate_14);
+    println!("\nbits an item, d-left to counting           the article's   with counts of used cells   reference");
+    for (name, article, rate, counting, reference) in [
+        ("r = 11 to 9 counters, k = 6", ARTICLE_BITS_11, RATE_11, 36.0, 0.481),
+        ("r = 14 to 13.5 counters, k = 9", ARTICLE_BITS_14, RATE_14, 54.0, 0.395),
+    ] {
+        println!("  {name:<40} {:>13.3} {:>27.3} {reference:>11}", article / counting, bits(rate) / counting);
+    }
+    println!("rates, counting to d-left                        measured                               reference");
+    for (name, ratio, reference) in [
+        ("equal bits, k = 4, to r = 14", equal_bits / rate_14, 52.9),
+        ("9 counters, k = 6, to r = 11", nine / measured.rate_11.mean, 1.139),
+        ("13.5 counters, k = 9, to r = 14", more / rate_14, 1.045),
+    ] {
+        println!("  {name:<40} {ratio:>13.3} {:>27} {reference:>11}", "");
+    }
+    println!();
 }
 
 /// Nanoseconds of one operation: the best of some rounds over as many different items, since other programs only add to it.

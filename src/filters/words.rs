@@ -58,7 +58,7 @@ pub(super) fn low_mask(count: u32) -> u64 {
     u64::MAX >> (u64::BITS - count)
 }
 
-impl Words for &[u8] {
+impl Words for [u8] {
     #[inline(always)]
     fn word(&self, i: usize) -> u64 {
         let bytes = &self[i * WORD_BYTES..][..WORD_BYTES];
@@ -70,20 +70,37 @@ impl Words for &[u8] {
     fn ask(&self, _: usize) {}
 }
 
-impl Words for &mut [u8] {
+impl Words for &[u8] {
     #[inline(always)]
     fn word(&self, i: usize) -> u64 {
-        (&**self).word(i)
+        (**self).word(i)
     }
 
     #[inline(always)]
     fn ask(&self, _: usize) {}
 }
 
-impl WordsMut for &mut [u8] {
+impl Words for &mut [u8] {
+    #[inline(always)]
+    fn word(&self, i: usize) -> u64 {
+        (**self).word(i)
+    }
+
+    #[inline(always)]
+    fn ask(&self, _: usize) {}
+}
+
+impl WordsMut for [u8] {
     #[inline(always)]
     fn set_word(&mut self, i: usize, word: u64) {
         self[i * WORD_BYTES..][..WORD_BYTES].copy_from_slice(&word.to_le_bytes());
+    }
+}
+
+impl WordsMut for &mut [u8] {
+    #[inline(always)]
+    fn set_word(&mut self, i: usize, word: u64) {
+        (**self).set_word(i, word);
     }
 }
 
@@ -152,14 +169,14 @@ mod tests {
             let count = random.u32(1..=64);
             let at = random.u64(..=320 - u64::from(count));
             let value = random.u64(..) & low_mask(count);
-            (&mut bytes[..]).set_field(at, count, value);
+            bytes[..].set_field(at, count, value);
             NotedWords::new(&mut array, None).set_field(at, count, value);
             (0..count).for_each(|i| model[at as usize + i as usize] = value >> i & 1 != 0);
 
             let count = random.u32(1..=64);
             let at = random.u64(..=320 - u64::from(count));
             let expected = (0..count).map(|i| u64::from(model[at as usize + i as usize]) << i).sum::<u64>();
-            assert_eq!((&bytes[..]).field(at, count), expected);
+            assert_eq!(bytes[..].field(at, count), expected);
             assert_eq!(array.words().field(at, count), expected);
         }
         let mut copy = vec![0; 40];

@@ -1,11 +1,11 @@
 //! Counters in words, wherever those are: all that is done to them.
 
-use super::{Figures, Full, MOST_HASHES, Shape};
+use super::{Figures, MOST_HASHES, Refused, Shape};
 use crate::filters::item_hash::positions;
 use crate::filters::words::{WORD_BYTES, Words, WordsMut};
 
 /// Items looked at together.
-const GROUP: usize = 64;
+pub(super) const GROUP: usize = 64;
 /// Positions of an item that are asked for before any is tested: in a half-full filter they end three of four unknown items.
 const FIRST: u32 = 2;
 /// Smaller filters are taken to be in the cache, where asking only costs.
@@ -68,6 +68,17 @@ impl<W: Words> Cells<W> {
         distinct
     }
 
+    /// How many of an item's cells are 0.
+    pub(super) fn missing(&self, hash: u64) -> u64 {
+        self.distinct(hash).all().iter().filter(|cell| self.get(**cell) == 0).count() as u64
+    }
+
+    /// Word number `i` of the cells.
+    #[inline(always)]
+    pub(super) fn word(&self, i: usize) -> u64 {
+        self.words.word(i)
+    }
+
     #[inline(always)]
     pub(super) fn contains(&self, hash: u64) -> bool {
         self.positions(hash).all(|cell| self.get(cell) > 0)
@@ -83,6 +94,13 @@ impl<W: Words> Cells<W> {
     pub(super) fn ask(&self, hash: u64, range: std::ops::Range<u32>) {
         let (skipped, end) = (range.start as usize, range.end as usize);
         self.positions(hash).take(end).skip(skipped).for_each(|cell| self.words.ask(self.place(cell).0));
+    }
+
+    /// Asks for the lines of a group of items.
+    pub(super) fn ask_all(&self, hashes: &[u64]) {
+        if self.is_asked_for() {
+            hashes.iter().for_each(|hash| self.ask(*hash, 0..u32::MAX));
+        }
     }
 
     fn is_asked_for(&self) -> bool {
@@ -116,9 +134,7 @@ impl<W: Words> Cells<W> {
 
     pub(super) fn count_many(&self, hashes: &[u64], out: &mut [u64]) {
         for (hashes, out) in hashes.chunks(GROUP).zip(out.chunks_mut(GROUP)) {
-            if self.is_asked_for() {
-                hashes.iter().for_each(|hash| self.ask(*hash, 0..u32::MAX));
-            }
+            self.ask_all(hashes);
             hashes.iter().zip(out).for_each(|(hash, out)| *out = self.count(*hash));
         }
     }
@@ -185,13 +201,13 @@ impl<W: WordsMut> Cells<W> {
 
     /// Counts an item: whether it is new. With a limit, new ones from so many items on are refused.
     #[inline(always)]
-    pub(super) fn insert(&mut self, hash: u64, limit: Option<u64>, figures: &mut Figures) -> Result<bool, Full> {
+    pub(super) fn insert(&mut self, hash: u64, limit: Option<u64>, figures: &mut Figures) -> Result<bool, Refused> {
         let distinct = self.distinct(hash);
         if let Some(capacity) = limit
             && figures.items >= capacity
             && !distinct.all().iter().all(|cell| self.get(*cell) > 0)
         {
-            return Err(Full { items: figures.items, capacity });
+            return Err(Refused::Full { items: figures.items, capacity });
         }
         let ceiling = self.shape.counter_bits.ceiling();
         let mut known = true;
@@ -227,21 +243,6 @@ impl<W: WordsMut> Cells<W> {
         figures.items = figures.items.saturating_sub(1);
         figures.version += 1;
         true
-    }
-
-    /// Does something to each item, in order; what it looks at was asked for before.
-    pub(super) fn for_each_asked<T>(
-        &mut self,
-        hashes: &[u64],
-        out: &mut [T],
-        mut work: impl FnMut(&mut Self, u64) -> T,
-    ) {
-        for (hashes, out) in hashes.chunks(GROUP).zip(out.chunks_mut(GROUP)) {
-            if self.is_asked_for() {
-                hashes.iter().for_each(|hash| self.ask(*hash, 0..u32::MAX));
-            }
-            hashes.iter().zip(out).for_each(|(hash, out)| *out = work(self, *hash));
-        }
     }
 
     /// Changes a word, and the figures with it.

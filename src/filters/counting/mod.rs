@@ -38,6 +38,7 @@
 mod cells;
 pub mod large;
 pub mod packed;
+mod ranked;
 #[cfg(test)]
 mod tests;
 
@@ -48,6 +49,7 @@ use super::bits::AllocError;
 use super::item_hash::{HashKey, hash_item};
 use super::ring::shape::{ArrayShape, ShapeError};
 use super::words::WORD_BYTES;
+use cells::GROUP;
 
 /// Most positions of an item: a rate of 1e-15 takes 50.
 pub const MOST_HASHES: u32 = 64;
@@ -170,14 +172,23 @@ pub struct Figures {
     pub version: u64,
 }
 
-/// A new item was refused: the filter is strict and holds its capacity.
+/// An item was not counted; nothing has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("filter is full: {items} of {capacity} items")]
-pub struct Full {
-    /// Items in it.
-    pub items: u64,
-    /// Its capacity.
-    pub capacity: u64,
+pub enum Refused {
+    /// It is new, the filter is strict and holds its capacity.
+    #[error("filter is full: {items} of {capacity} items")]
+    Full {
+        /// Items in it.
+        items: u64,
+        /// Its capacity.
+        capacity: u64,
+    },
+    /// It can be counted once the filter stands in so many bytes: see [`packed::pack`].
+    #[error("filter needs {payload_len} bytes")]
+    NeedsRoom {
+        /// Bytes of the payload, at least.
+        payload_len: usize,
+    },
 }
 
 /// Two filters cannot become one.
@@ -279,6 +290,11 @@ impl<'a> CountingRef<'a> {
         with_cells!(self, cells => cells.ask(hash, 0..u32::MAX));
     }
 
+    /// The same for a group of items, if the filter is too large for the cache.
+    fn ask_all(self, hashes: &[u64]) {
+        with_cells!(self, cells => cells.ask_all(hashes));
+    }
+
     /// Whether each of the items is in it; much quicker than one by one where the cells are not in the cache.
     ///
     /// # Panics
@@ -318,15 +334,22 @@ impl<'a> CountingRef<'a> {
         (-cells / hashes * (-fill).ln_1p()).round() as u64
     }
 
-    /// Copies the bytes of its cells from `offset` on.
+    /// Copies the bytes of its cells, as they stand in words, from `offset` on, which is a multiple of 8.
     ///
     /// # Panics
-    /// If the range does not lie inside them.
+    /// If the offset is another one, or the range does not lie inside them.
     pub fn copy_bytes(self, offset: usize, out: &mut [u8]) {
-        match self {
-            CountingRef::Packed(filter) => out.copy_from_slice(&filter.body()[offset..][..out.len()]),
-            CountingRef::Large(filter) => filter.array().copy_bytes(offset, out),
+        assert_eq!(offset % WORD_BYTES, 0);
+        if let CountingRef::Large(filter) = self {
+            return filter.array().copy_bytes(offset, out);
         }
+        for (i, out) in (offset / WORD_BYTES..).zip(out.chunks_mut(WORD_BYTES)) {
+            out.copy_from_slice(&self.word(i).to_le_bytes()[..out.len()]);
+        }
+    }
+
+    fn word(self, i: usize) -> u64 {
+        with_cells!(self, cells => cells.word(i))
     }
 
     /// The Bloom filter "counter above 0" from byte `offset` on: bit `x` of it, least significant first, is cell `x`.
@@ -399,10 +422,13 @@ impl CountingMut<'_> {
     /// Counts an item with this hash, which it always does: whether it was not in the filter before.
     ///
     /// # Errors
-    /// [`Full`]; nothing has changed then.
+    /// [`Refused`]; nothing has changed then.
     #[inline]
-    pub fn insert(&mut self, hash: u64) -> Result<bool, Full> {
+    pub fn insert(&mut self, hash: u64) -> Result<bool, Refused> {
         let limit = self.limit();
+        if let CountingMut::Packed(filter) = self {
+            filter.check_room(hash)?;
+        }
         with_cells_mut!(self, cells, figures => cells.insert(hash, limit, figures))
     }
 
@@ -412,16 +438,24 @@ impl CountingMut<'_> {
         with_cells_mut!(self, cells, figures => cells.remove(hash, figures))
     }
 
-    /// Adds each of the items, in their order.
+    /// Adds the items in their order until one cannot be counted without [room](Refused::NeedsRoom); returns how many have an answer.
     ///
     /// # Panics
     /// If the slices differ in length.
-    pub fn insert_many(&mut self, hashes: &[u64], out: &mut [Result<bool, Full>]) {
+    pub fn insert_many(&mut self, hashes: &[u64], out: &mut [Result<bool, Refused>]) -> usize {
         assert_eq!(hashes.len(), out.len());
-        let limit = self.limit();
-        with_cells_mut!(self, cells, figures => {
-            cells.for_each_asked(hashes, out, |cells, hash| cells.insert(hash, limit, figures));
-        });
+        let mut done = 0;
+        for (hashes, out) in hashes.chunks(GROUP).zip(out.chunks_mut(GROUP)) {
+            self.as_ref().ask_all(hashes);
+            for (hash, out) in hashes.iter().zip(out) {
+                match self.insert(*hash) {
+                    Err(Refused::NeedsRoom { .. }) => return done,
+                    answer => *out = answer,
+                }
+                done += 1;
+            }
+        }
+        done
     }
 
     /// Removes each of the items, in their order.
@@ -430,9 +464,10 @@ impl CountingMut<'_> {
     /// If the slices differ in length.
     pub fn remove_many(&mut self, hashes: &[u64], out: &mut [bool]) {
         assert_eq!(hashes.len(), out.len());
-        with_cells_mut!(self, cells, figures => {
-            cells.for_each_asked(hashes, out, |cells, hash| cells.remove(hash, figures));
-        });
+        for (hashes, out) in hashes.chunks(GROUP).zip(out.chunks_mut(GROUP)) {
+            self.as_ref().ask_all(hashes);
+            hashes.iter().zip(out).for_each(|(hash, out)| *out = self.remove(*hash));
+        }
     }
 
     /// Halves the counters of some words, rounding down, those at the ceiling too; returns the sum that is left of them. A long decay is
@@ -461,10 +496,10 @@ impl CountingMut<'_> {
     }
 
     /// Adds the counters of some words of another filter of the same shape, up to the ceiling. When that was done to all words,
-    /// [`merged`](Self::merged) ends it.
+    /// [`merged`](Self::merged) ends it. There is [room](Self::check_room) for them.
     ///
     /// # Panics
-    /// If there are no such words.
+    /// If there are no such words, or there is no room.
     pub fn merge_words(&mut self, other: CountingRef<'_>, words: std::ops::Range<usize>) {
         with_cells!(other, others => with_cells_mut!(self, cells, figures => cells.merge(others, words, figures)));
     }
@@ -478,10 +513,25 @@ impl CountingMut<'_> {
         });
     }
 
-    /// Takes in what the other filter holds; `force` lets it hold more than it is made for.
+    /// Whether there is room for so many more counters: all that another filter brings, say. Large filters always have it, and packed ones with
+    /// [`full_len`](packed::full_len) bytes.
+    ///
+    /// # Errors
+    /// [`Refused::NeedsRoom`].
+    pub fn check_room(&self, counters: u64) -> Result<(), Refused> {
+        match self {
+            CountingMut::Packed(filter) => filter.check_room_for(counters),
+            CountingMut::Large(_) => Ok(()),
+        }
+    }
+
+    /// Takes in what the other filter holds; `force` lets it hold more than it is made for. There is [room](Self::check_room) for it.
     ///
     /// # Errors
     /// [`MergeError`]; nothing has changed then.
+    ///
+    /// # Panics
+    /// If there is no room.
     pub fn merge(&mut self, other: CountingRef<'_>, force: bool) -> Result<(), MergeError> {
         self.as_ref().check_merge(other, force)?;
         let words = self.as_ref().shape().words() as usize;
@@ -490,10 +540,11 @@ impl CountingMut<'_> {
         Ok(())
     }
 
-    /// Puts bytes where cells are, from `offset` on, for whoever loads a filter; [`loaded`](Self::loaded) ends it.
+    /// Puts bytes where cells are, from `offset` on, for whoever loads a filter; [`loaded`](Self::loaded) ends it. There is
+    /// [room](Self::check_room) for any.
     ///
     /// # Panics
-    /// If the range does not lie inside the cells.
+    /// If the range does not lie inside the cells, or there is no room.
     pub fn load_bytes(&mut self, offset: usize, data: &[u8]) {
         with_cells_mut!(self, cells, _figures => cells.load_bytes(offset, data));
     }
