@@ -10,6 +10,11 @@
 //! | [`bloom`] | one classic Bloom filter: sizes, positions, the rule of growth |
 //! | [`packed_bloom`] | a chain of small ones in one slice of bytes |
 //! | [`scalable_bloom`] | a chain of large or unusual ones, shared by threads |
+//! | [`frozen`] | arrays as they were at one moment, read while they go on being changed |
+//! | [`item_hash`] | the hash of an item, for all that is not RedisBloom's |
+//! | [`ring`] | rings of Bloom arrays that forget the oldest items |
+//! | [`counting`] | counting Bloom filters, from which items can be removed |
+//! | [`dleft`] | d-left counting filters: the same in half the bits |
 //!
 //! [`BloomRef`] and [`BloomMut`] are a chain in either form.
 //!

@@ -30,7 +30,26 @@
 //! **No growth.** With several stages a remove could not tell which of them holds the item.
 //!
 //! **Forms.** [`packed`] stands in one slice of bytes; [`large`] has an array of its own. Both run the same code, over the
-//! [words](super::words) of either.
+//! words of either.
+//!
+//! ```
+//! use seendb::filters::counting::{CounterBits, CountingBloom, CountingMut, Settings};
+//!
+//! let counter_bits = CounterBits::Four;
+//! let settings = Settings { capacity: 1000, error: 0.01, counter_bits, strict: false, key: None };
+//! let mut filter = CountingBloom::new(settings, settings.shape()?, 0)?;
+//! let mut filter = CountingMut::Large(&mut filter);
+//! let hashes: Vec<u64> = (0..1000).map(|i| settings.hash(format!("item:{i}").as_bytes())).collect();
+//! for &hash in &hashes {
+//!     filter.insert(hash)?;
+//! }
+//! // Who was added is found, until he was removed as often.
+//! filter.insert(hashes[0])?;
+//! assert!(hashes.iter().all(|&hash| filter.as_ref().contains(hash)) && filter.as_ref().count(hashes[0]) >= 2);
+//! assert!(hashes.iter().all(|&hash| filter.remove(hash)) && filter.as_ref().contains(hashes[0]));
+//! assert!(filter.remove(hashes[0]) && filter.as_ref().fill() == 0.0);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 //!
 //! Sources: L. Fan, P. Cao, J. Almeida, A. Broder, "Summary cache", IEEE/ACM Trans. Networking 8 (2000). Conservative update, which
 //! increments only the least cells, counts better and was not taken: it cannot remove.

@@ -9,8 +9,9 @@
 //! the cells, in whole words;  or ranked, and room for more counters
 //! ```
 //!
-//! Small filters begin with [ranked](super::ranked) cells, which take more bytes as items come: an insert that finds no room says how
-//! many ([`Refused::NeedsRoom`]), and the owner [packs](pack) the filter anew. As soon as all cells fit, they stand there in words.
+//! Small filters begin with ranked cells, a bit for each and the counters that are not 0. Those take more bytes as items come: an insert that
+//! finds no room says how many ([`Refused::NeedsRoom`]), and the owner [packs](pack) the filter anew. As soon as all cells fit, they
+//! stand there in words.
 //! A filter `0.01 50` with 20 items takes 160 bytes so, and 287 in words.
 //!
 //! The types here trust their bytes, which only [`create`] and [`pack`] make; foreign bytes lead to wrong answers or a panic on a
