@@ -54,7 +54,7 @@ impl Options {
                 "--bench" => (options.trials, options.items) = (100, 10_000_000),
                 "--trials" => trials = Some(number()?),
                 "--seed" => options.seed = number()?,
-                "--items" => items = Some(number()? as usize),
+                "--items" => items = Some((number()? as usize).max(100)),
                 _ => return Err(format!("'{word}' is not --trials, --seed or --items")),
             }
         }
@@ -318,6 +318,36 @@ fn print_counting(measured: &Measured) {
     println!();
 }
 
+/// What a filter at its capacity takes beside a counting Bloom filter of the same true rate, and what growth adds.
+fn print_memory(seed: u64) {
+    const CAPACITY: u64 = 100_000;
+    let growth = dleft::Growth { factor: 2, final_capacity: 16 * CAPACITY };
+    println!("bits an item at capacity, by the bytes really held\n");
+    println!(
+        "{:>6} {:>10} {:>7} {:>7} {:>6}   {:>26}",
+        "asked", "true rate", "CBF", "DLCBF", "ratio", "grown 16-fold, by doubling"
+    );
+    for error in [0.05, 0.01, 0.001, 0.0001] {
+        let settings = dleft_settings(CAPACITY, error);
+        let geometry = settings.geometry().expect("a shape");
+        let rate = CAPACITY as f64 / geometry.range() as f64;
+        let shape = counting_settings(CAPACITY, rate).shape().expect("a shape");
+        let [counting, dleft] = [shape.bytes(), geometry.bytes()].map(|bytes| bytes as f64 * 8.0 / CAPACITY as f64);
+        let mut filter = Dleft::new(dleft::Settings { growth: Some(growth), ..settings }, seed).expect("memory");
+        let mut hashes = Hashes(mix64(seed));
+        while filter.sets().map(|set| set.capacity).sum::<u64>() < growth.final_capacity {
+            if filter.insert(hashes.next()) == Err(dleft::Refused::NeedsGrowth) {
+                filter.grow().expect("memory");
+            }
+        }
+        let grown = filter.sets().map(|set| set.geometry.bytes()).sum::<u64>() as f64 * 8.0;
+        let grown = grown / growth.final_capacity as f64;
+        let ratio = dleft / counting;
+        println!("{error:>6} {rate:>10.6} {counting:>7.2} {dleft:>7.2} {ratio:>6.3}   {grown:>26.2}");
+    }
+    println!();
+}
+
 /// Nanoseconds of one operation: the best of some rounds over as many different items, since other programs only add to it.
 fn nanoseconds(items: &[u64], mut work: impl FnMut(&[u64])) -> f64 {
     const ROUNDS: usize = 5;
@@ -401,7 +431,7 @@ impl Timed for CountingBloom {
 fn print_times(name: &str, filter: &mut dyn Timed, bits: f64, error: f64, options: &Options) {
     let mut hashes = Hashes(mix64(options.seed));
     let live = hashes.take(options.items / 2);
-    let count = (options.items / 20).clamp(1000, 1_000_000);
+    let count = (options.items / 20).clamp(5, 1_000_000);
     let (known, strangers, more) = (&live[..count], hashes.take(count), hashes.take(count));
     filter.insert_all(&live);
     let found = |filter: &dyn Timed, items: &[u64]| items.iter().filter(|hash| filter.contains(**hash)).count();
@@ -455,5 +485,6 @@ fn main() {
     let measured = measure(&options);
     print_dleft(&measured, options.trials);
     print_counting(&measured);
+    print_memory(options.seed);
     print_speed(&options);
 }

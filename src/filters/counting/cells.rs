@@ -1,5 +1,7 @@
 //! Counters in words, wherever those are: all that is done to them.
 
+use smallvec::SmallVec;
+
 use super::{Figures, MOST_HASHES, Refused, Shape};
 use crate::filters::item_hash::positions;
 use crate::filters::words::{WORD_BYTES, Words, WordsMut};
@@ -18,18 +20,8 @@ pub(super) struct Cells<W> {
     words: W,
 }
 
-/// The distinct positions of an item.
-struct Distinct {
-    positions: [u64; MOST_HASHES as usize],
-    count: usize,
-}
-
-impl Distinct {
-    #[inline(always)]
-    fn all(&self) -> &[u64] {
-        &self.positions[..self.count]
-    }
-}
+/// Positions of an item, in place.
+type Positions = SmallVec<[u64; MOST_HASHES as usize]>;
 
 impl<W: Words> Cells<W> {
     #[inline(always)]
@@ -57,20 +49,21 @@ impl<W: Words> Cells<W> {
 
     /// The distinct positions, whose lines are asked for.
     #[inline(always)]
-    fn distinct(&self, hash: u64) -> Distinct {
-        let mut distinct = Distinct { positions: [0; MOST_HASHES as usize], count: 0 };
+    fn distinct(&self, hash: u64) -> Positions {
+        let mut distinct = Positions::new();
         for position in self.positions(hash) {
             self.words.ask(self.place(position).0);
-            let repeats = distinct.all().iter().fold(false, |repeats, other| repeats | (*other == position));
-            distinct.positions[distinct.count % MOST_HASHES as usize] = position;
-            distinct.count += usize::from(!repeats);
+            let repeats = distinct.iter().fold(false, |repeats, other| repeats | (*other == position));
+            if !repeats {
+                distinct.push(position);
+            }
         }
         distinct
     }
 
     /// How many of an item's cells are 0.
     pub(super) fn missing(&self, hash: u64) -> u64 {
-        self.distinct(hash).all().iter().filter(|cell| self.get(**cell) == 0).count() as u64
+        self.distinct(hash).iter().filter(|cell| self.get(**cell) == 0).count() as u64
     }
 
     /// Word number `i` of the cells.
@@ -205,13 +198,13 @@ impl<W: WordsMut> Cells<W> {
         let distinct = self.distinct(hash);
         if let Some(capacity) = limit
             && figures.items >= capacity
-            && !distinct.all().iter().all(|cell| self.get(*cell) > 0)
+            && !distinct.iter().all(|cell| self.get(*cell) > 0)
         {
             return Err(Refused::Full { items: figures.items, capacity });
         }
         let ceiling = self.shape.counter_bits.ceiling();
         let mut known = true;
-        for &cell in distinct.all() {
+        for &cell in &distinct {
             let counter = self.get(cell);
             known &= counter > 0;
             if counter < ceiling {
@@ -229,11 +222,11 @@ impl<W: WordsMut> Cells<W> {
     #[inline(always)]
     pub(super) fn remove(&mut self, hash: u64, figures: &mut Figures) -> bool {
         let distinct = self.distinct(hash);
-        if !distinct.all().iter().all(|cell| self.get(*cell) > 0) {
+        if !distinct.iter().all(|cell| self.get(*cell) > 0) {
             return false;
         }
         let ceiling = self.shape.counter_bits.ceiling();
-        for &cell in distinct.all() {
+        for &cell in &distinct {
             let counter = self.get(cell);
             if counter < ceiling {
                 self.set(cell, counter - 1);
