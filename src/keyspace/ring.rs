@@ -8,6 +8,7 @@ use crate::codec::value::HalfRing;
 use crate::filters::bits::AllocError;
 use crate::filters::item_hash::HashKey;
 use crate::filters::ring::packed::{Beyond, PackedRingMut, pack, packed_len};
+use crate::filters::ring::part::most_listed;
 use crate::filters::ring::{Event, InsertError, Inserted, Ring, Settings, TimeError};
 
 impl RingRef<'_> {
@@ -96,14 +97,15 @@ impl RingRef<'_> {
         }
     }
 
-    /// Of each of these hashes in turn, whether [`contains`](Self::contains) says yes.
-    pub fn contains_each(self, now: u64, hashes: impl Iterator<Item = u64>, mut tell: impl FnMut(bool)) {
+    /// Of each of these hashes in turn, whether [`contains`](Self::contains) says yes: told for up to 64 at a time, bit by bit from
+    /// the lowest, so that what is done with the answers does not hold up the questions.
+    pub fn contains_each(self, now: u64, hashes: impl ExactSizeIterator<Item = u64>, tell: impl FnMut(u64, usize)) {
         match self {
             Self::Packed(ring) => {
-                let asked = ring.asked(now);
-                hashes.for_each(|hash| tell(asked.contain(hash)));
+                let asked = ring.asked(now, hashes.len());
+                in_words(hashes, |hash| asked.contain(hash), tell);
             }
-            Self::Large(ring) => hashes.for_each(|hash| tell(ring.contains(hash, now))),
+            Self::Large(ring) => in_words(hashes, |hash| ring.contains(hash, now), tell),
         }
     }
 
@@ -125,6 +127,19 @@ impl RingRef<'_> {
             Self::Packed(ring) => ring.unpack(),
             Self::Large(ring) => Ok(ring.clone()),
         }
+    }
+}
+
+/// Ask for each of these, and tell the answers in words of as many bits as the second number says.
+fn in_words(
+    mut hashes: impl ExactSizeIterator<Item = u64>,
+    ask: impl Fn(u64) -> bool,
+    mut tell: impl FnMut(u64, usize),
+) {
+    while hashes.len() > 0 {
+        let count = hashes.len().min(u64::BITS as usize);
+        let word = hashes.by_ref().take(count).enumerate().fold(0, |word, (i, hash)| word | u64::from(ask(hash)) << i);
+        tell(word, count);
     }
 }
 
@@ -160,8 +175,25 @@ impl Versions {
 /// [`AllocError`] when there is no memory.
 pub fn entry_of(name: &[u8], life: Option<u64>, ring: Ring) -> Result<Entry, AllocError> {
     match packed_len(&ring).filter(|len| packs(name, *len)) {
-        Some(len) => Entry::packed_ring(name, life, len, |payload| pack(&ring, payload)),
+        Some(len) => {
+            let roomy = len + spare_bytes(&ring);
+            let len = if packs(name, roomy) { roomy } else { len };
+            Entry::packed_ring(name, life, len, |payload| pack(&ring, payload))
+        }
         None => Entry::boxed(name, life, Value::Ring(Box::new(ring))),
+    }
+}
+
+/// Room that a ring which has just begun gets for its next items. Without it each key would move within its first few items, and
+/// the small allocations that it leaves stand between further lines of the key table, which are as large: their pages
+/// would stay resident, half of them empty.
+fn spare_bytes(ring: &Ring) -> usize {
+    const FIRST_ITEMS: u64 = 3;
+    match ring.parts.front() {
+        Some(first) if ring.parts.len() == 1 && first.items < FIRST_ITEMS.min(most_listed(&first.shape)) => {
+            (FIRST_ITEMS.min(most_listed(&first.shape)) - first.items) as usize * size_of::<u64>()
+        }
+        _ => 0,
     }
 }
 

@@ -34,6 +34,7 @@
 //! Sources: the article on the de-duplication of news with single, dual and chained Bloom filters, corrected where its figures are
 //! (`benches/seen_lists.rs` has both); time slices with epochs as in generation-stamped caches.
 
+pub mod asked;
 pub mod bits;
 pub mod packed;
 pub mod part;
