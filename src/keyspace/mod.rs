@@ -44,6 +44,7 @@ mod shard;
 pub mod size_class;
 pub mod snapshot;
 pub mod table;
+pub mod warm;
 pub mod watch;
 
 use std::ops::Add;
