@@ -1,0 +1,406 @@
+//! One history, and four servers that have it: the one that it happened to, one that has replayed its log, one that has loaded its
+//! snapshot, and one that was sent the log as commands. All keys are the same to the byte, and stay so when all four are given the
+//! same further commands.
+//!
+//! The histories follow from their seeds but for the server's clock, which some windows take their time from. In every other one the
+//! log gets a new base on the way. `SEENDB_CHAIN_HISTORIES` is how many there are (2), `SEENDB_SEED` the first seed (1).
+
+use std::collections::BTreeMap;
+use std::process::Command;
+use std::time::UNIX_EPOCH;
+
+use crate::lasting::Place;
+use crate::support::rings::{Chunk, Contents, assert_same_contents, chunks, contents, load};
+use crate::support::{Client, Random, Server, Value, pipe, wait_until};
+use crate::world::with_items;
+
+const COMMANDS: usize = 1_500;
+const DATABASES: usize = 3;
+/// Items have numbers below this one.
+const ITEMS: usize = 3_000;
+
+fn now_ms() -> u64 {
+    UNIX_EPOCH.elapsed().expect("a clock after 1970").as_millis() as u64
+}
+
+fn number(variable: &str, default: u64) -> u64 {
+    std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+/// A client that does anything to rings.
+struct Story<'c> {
+    client: &'c mut Client,
+    random: Random,
+    /// The time of events.
+    event: u64,
+    /// A dump of a ring of several chunks.
+    large: Vec<Chunk>,
+    payloads: Vec<Vec<u8>>,
+    /// How often each command was not refused.
+    done: BTreeMap<String, usize>,
+}
+
+impl<'c> Story<'c> {
+    fn new(client: &'c mut Client, seed: u64) -> Self {
+        client.cmd("CHAIN.RESERVE large 0.000000000001 120000 LINKS 3");
+        client.call(&with_items("CHAIN.MADD large", 0..150_000));
+        let large = chunks(client, "large");
+        assert!(large.len() >= 3, "a header and {} chunks", large.len() - 1);
+        client.cmd("DEL large");
+        let (payloads, done) = Default::default();
+        Self { client, random: Random::new(seed), event: 5_000, large, payloads, done }
+    }
+
+    fn call(&mut self, words: &[&[u8]]) -> Value {
+        let reply = self.client.call(words);
+        if !matches!(reply, Value::Error(_) | Value::Null) {
+            *self.done.entry(String::from_utf8_lossy(words[0]).into_owned()).or_default() += 1;
+        }
+        reply
+    }
+
+    fn say(&mut self, line: &str) -> Value {
+        let words: Vec<&[u8]> = line.split_ascii_whitespace().map(str::as_bytes).collect();
+        self.call(&words)
+    }
+
+    fn key(&mut self) -> String {
+        let kind = *self.random.pick(&["c", "d", "w", "e", "p:"]);
+        format!("{kind}{}", self.random.below(4))
+    }
+
+    fn items(&mut self) -> String {
+        let most = *self.random.weighted(&[(5, 3), (5, 30), (1, 400)]);
+        let item = |_| format!("item:{}", self.random.below(ITEMS));
+        (0..most).map(item).collect::<Vec<_>>().join(" ")
+    }
+
+    /// The settings that rings of such a name have; keys of `p` get theirs from profiles.
+    fn options(&mut self, key: &str) -> &'static str {
+        let choices: &[&'static str] = match &key[..1] {
+            "c" => &["", "LINKS 3 LINKERROR", "KEYED", "SEED 000102030405060708090a0b0c0d0e0f IDLE 100000", "LINKS 9"],
+            "d" => &["DUAL", "DUAL THRESHOLD 0.75", "DUAL KEYED"],
+            "w" => &["PWINDOW 40", "PWINDOW 9 LINKS 4 BOUNDED", "WINDOW 300000000", "PWINDOW 70 IDLE 100000"],
+            "e" => &["PWINDOW 500 CLOCK EVENT", "PWINDOW 500 LINKS 9 CLOCK EVENT BOUNDED"],
+            _ => &[""],
+        };
+        *self.random.pick::<&'static str>(choices)
+    }
+
+    /// The time of a write to such a key; events come late now and then.
+    fn at(&mut self, key: &str) -> String {
+        match &key[..1] {
+            "e" => {
+                self.event += self.random.below(60) as u64;
+                format!("AT {}", self.event - self.random.below(90) as u64)
+            }
+            "w" if self.random.percent(20) => format!("AT {}", now_ms() - self.random.below(30) as u64),
+            _ => String::new(),
+        }
+    }
+
+    fn step(&mut self) {
+        let (key, other) = (self.key(), self.key());
+        match self.random.below(100) {
+            0..=9 => {
+                let (options, capacity) = (self.options(&key), *self.random.pick(&[10, 40, 300, 5_000]));
+                let life = *self.random.pick(&["", "", " PXAT 4000000000000"]);
+                self.say(&format!("CHAIN.RESERVE {key} 0.01 {capacity} {options}{life}"));
+            }
+            10..=39 => {
+                let (at, items) = (self.at(&key), self.items());
+                let options = self.options(&key);
+                self.say(&format!("CHAIN.INSERT {key} CAPACITY 40 {options} {at} ITEMS {items}"));
+            }
+            40..=44 => {
+                let (at, item) = (self.at(&key), self.random.below(ITEMS));
+                self.say(&format!("CHAIN.ADD {key} item:{item} {at}"));
+            }
+            45..=49 => {
+                let items = self.items();
+                self.say(&format!("CHAIN.MADD {key} {items}"));
+            }
+            50..=54 => {
+                let (at, items, count) = (self.at(&key), self.items(), 1 + self.random.below(9));
+                self.say(&format!("CHAIN.UNSEENADD {key} {at} COUNT {count} ITEMS {items}"));
+            }
+            55..=56 => drop(self.say(&format!("CHAIN.ROTATE {key}"))),
+            57 => drop(self.say(&format!("CHAIN.CLEAR {key}"))),
+            58..=59 => {
+                let links = 6 + self.random.below(6);
+                self.say(&format!("CHAIN.EXTEND {key} LINKS {links}"));
+            }
+            60..=61 => {
+                let links = 2 + self.random.below(4);
+                self.say(&format!("CHAIN.SHRINK {key} LINKS {links}"));
+            }
+            62..=66 => drop(self.say(&format!("CHAIN.MERGE {key} {other} FORCE"))),
+            67..=68 => {
+                let prefix = *self.random.pick(&["p", "p:", "p:1"]);
+                let options = *self.random.pick(&["LINKS 9", "DUAL", "PWINDOW 30", "KEYED IDLE 100000", "CAPACITY 30"]);
+                self.say(&format!("CHAIN.PROFILE SET {prefix} {options}"));
+            }
+            69 => {
+                let prefix = *self.random.pick(&["p", "p:", "p:1"]);
+                self.say(&format!("CHAIN.PROFILE DEL {prefix}"));
+            }
+            _ => self.step_with_any_key(&key, &other),
+        }
+    }
+
+    fn step_with_any_key(&mut self, key: &str, other: &str) {
+        let db = self.random.below(DATABASES);
+        match self.random.below(30) {
+            0..=1 => drop(self.say(&format!("DEL {key}"))),
+            2..=4 => drop(self.say(&format!("COPY {key} {other} DB {db} REPLACE"))),
+            5..=6 => drop(self.say(&format!("RENAME {key} {other}"))),
+            7 => drop(self.say(&format!("MOVE {key} {db}"))),
+            8 => drop(self.say(&format!("PEXPIREAT {key} {}", 4_000_000_000_000_u64 + db as u64))),
+            9 => drop(self.say(&format!("PERSIST {key}"))),
+            10 => drop(self.say(&format!("PEXPIRE {key} {db}"))),
+            11 if db > 0 && self.random.percent(20) => {
+                self.say(&format!("SELECT {db}"));
+                self.say("FLUSHDB");
+            }
+            11 => drop(self.say("SWAPDB 1 2")),
+            12..=13 => drop(self.say(&format!("SELECT {db}"))),
+            14..=15 => self.restore(key, other),
+            16..=19 => self.load(key, other),
+            20 => self.load_large(key),
+            21..=23 => self.transaction(key, other),
+            _ => {
+                let items = self.items();
+                self.say(&format!("BF.INSERT b{db} CAPACITY 30 ITEMS {items}"));
+            }
+        }
+    }
+
+    fn restore(&mut self, key: &str, other: &str) {
+        if let Value::Bulk(payload) = self.say(&format!("DUMP {key}")) {
+            self.payloads.push(payload);
+        }
+        if !self.payloads.is_empty() {
+            let payload = self.random.pick(&self.payloads).clone();
+            self.call(&[b"RESTORE", other.as_bytes(), b"0", &payload, b"REPLACE"]);
+        }
+    }
+
+    /// One ring from the dump of another. Now and then only the header is taken.
+    fn load(&mut self, from: &str, to: &str) {
+        if !matches!(self.client.cmd(&format!("CHAIN.SCANDUMP {from} 0")), Value::Array(_)) || from == to {
+            return;
+        }
+        let (dump, all) = (chunks(self.client, from), self.random.percent(80));
+        self.say(&format!("DEL {to}"));
+        self.take(to, if all { &dump } else { &dump[..1] });
+    }
+
+    fn load_large(&mut self, to: &str) {
+        let (dump, count) = (self.large.clone(), 1 + self.random.below(self.large.len()));
+        self.say(&format!("DEL {to}"));
+        self.take(to, &dump[..count]);
+    }
+
+    fn take(&mut self, to: &str, chunks: &[Chunk]) {
+        for (cursor, data) in chunks {
+            self.call(&[b"CHAIN.LOADCHUNK", to.as_bytes(), cursor.to_string().as_bytes(), data]);
+        }
+    }
+
+    fn transaction(&mut self, key: &str, other: &str) {
+        let (items, at) = (self.items(), self.at(key));
+        for line in [
+            "MULTI",
+            &format!("CHAIN.INSERT {key} {at} ITEMS {items}"),
+            "CHAIN.PROFILE SET p: CAPACITY 77",
+            &format!("CHAIN.MERGE {key} {other} FORCE"),
+            &format!("COPY {key} {other} REPLACE"),
+            &format!("CHAIN.ROTATE {key}"),
+            "EXEC",
+        ] {
+            self.say(line);
+        }
+    }
+
+    /// The story to its end. Loads are left as they are, one of them begun before the log gets a new base.
+    fn tell(&mut self, rewrites: bool) {
+        (0..COMMANDS / 2).for_each(|_| self.step());
+        self.say("SELECT 0");
+        let large = self.large.clone();
+        self.take("half:early", &large[..2]);
+        self.say("PEXPIREAT half:early 4000000000000");
+        if rewrites {
+            self.client.cmd("BGREWRITEAOF");
+            let over =
+                |client: &mut Client| client.cmd("INFO persistence").text().contains("aof_rewrite_in_progress:0");
+            wait_until("the new base", || over(self.client));
+        }
+        (0..COMMANDS / 2).for_each(|_| self.step());
+        self.say("SELECT 0");
+        self.take("half:header", &large[..1]);
+        self.take("half:late", &large[..2]);
+        self.say("COPY half:early half:copied");
+        self.say("RENAME half:late half:renamed");
+        let lines = ["CHAIN.RESERVE longest 0.001 400 WINDOW 300000000", "CHAIN.MADD longest a b item:1 item:2"];
+        lines.iter().for_each(|line| drop(self.say(line)));
+        // Lives that are short are over, so that whoever looks sees the same.
+        wait_until("the end of the short lives", || {
+            (0..DATABASES).rev().all(|db| {
+                self.client.cmd(&format!("SELECT {db}"));
+                let names = self.client.cmd("KEYS *");
+                names
+                    .array()
+                    .iter()
+                    .all(|key| !(0..1000).contains(&self.client.call(&[&b"PTTL"[..], key.bulk()]).int()))
+            })
+        });
+    }
+
+    /// Else the comparison would show less than it seems to.
+    fn was_rich(&self, seen: &Contents) {
+        for command in [
+            "ADD",
+            "MADD",
+            "INSERT",
+            "UNSEENADD",
+            "ROTATE",
+            "CLEAR",
+            "EXTEND",
+            "SHRINK",
+            "MERGE",
+            "PROFILE",
+            "LOADCHUNK",
+        ] {
+            let count = self.done.get(&format!("CHAIN.{command}")).copied().unwrap_or(0);
+            assert!(count >= 5, "CHAIN.{command} was done {count} times: {:?}", self.done);
+        }
+        for command in ["COPY", "RENAME", "MOVE", "RESTORE", "PEXPIREAT", "EXEC", "SWAPDB"] {
+            assert!(self.done.get(command).is_some_and(|count| *count >= 3), "{command}: {:?}", self.done);
+        }
+        let count = |what: &dyn Fn(&str, &str) -> bool| {
+            let held = seen.values().filter(|held| what(&held.figure("mode"), &held.figure("clock")));
+            held.count()
+        };
+        let (by_count, dual) = (count(&|mode, _| mode == "count"), count(&|mode, _| mode == "dual"));
+        let (event, server) = (count(&|_, clock| clock == "event"), count(&|_, clock| clock == "server"));
+        assert!(by_count > 0 && dual > 0 && event > 0 && server > 0, "{by_count} {dual} {event} {server}");
+        assert!(seen.values().filter(|held| held.is_half_loaded()).count() >= 4);
+    }
+}
+
+type Seen = (Contents, Value);
+
+fn look(client: &mut Client) -> Seen {
+    let items: Vec<String> = (0..ITEMS).map(|n| format!("item:{n}")).collect();
+    (contents(client, DATABASES, &items), client.cmd("CHAIN.PROFILE LIST"))
+}
+
+#[track_caller]
+fn assert_same(one: &Seen, other: &Seen, what: &str) {
+    assert_same_contents(&one.0, &other.0, what);
+    assert_eq!(one.1, other.1, "{what}: profiles");
+}
+
+/// What a folder with a log becomes as commands.
+#[track_caller]
+fn as_commands(place: &Place) -> Vec<u8> {
+    let output = Command::new(env!("CARGO_BIN_EXE_seendb"))
+        .args(["log", "cat", "--resp"])
+        .arg(place.dir().join("appendonlydir"))
+        .output()
+        .expect("the program");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    output.stdout
+}
+
+/// Rings whose time is not that of a server, and loads that are begun anew, go on in the same way everywhere.
+fn go_on(client: &mut Client, seen: &Contents, large: &[Chunk], random: &mut Random) -> Vec<Value> {
+    let mut replies = Vec::new();
+    for ((db, key), held) in seen {
+        replies.push(client.cmd(&format!("SELECT {db}")));
+        let items: Vec<String> = (0..60).map(|_| format!("item:{}", random.below(2 * ITEMS))).collect();
+        let items = items.join(" ");
+        let lines = match (&*held.kind, &*held.figure("mode"), &*held.figure("clock")) {
+            ("seenCHAIN", "count" | "dual", _) => vec![
+                format!("CHAIN.MADD {key} {items}"),
+                format!("CHAIN.ROTATE {key}"),
+                format!("CHAIN.UNSEENADD {key} COUNT 5 ITEMS {items} x y z"),
+            ],
+            ("seenCHAIN", _, "event") => [1_000_000, 1_000_100, 1_000_350, 1_000_900]
+                .map(|at| format!("CHAIN.INSERT {key} AT {at} ITEMS {items} {at}"))
+                .to_vec(),
+            ("MBbloom--", ..) => vec![format!("BF.MADD {key} {items}")],
+            _ => Vec::new(),
+        };
+        replies.extend(lines.iter().map(|line| client.cmd(line)));
+        if held.is_half_loaded() && key.starts_with("half:") {
+            replies.extend(large.iter().map(|chunk| load(client, key, chunk)));
+            replies.extend(large.last().map(|chunk| load(client, key, chunk)));
+        }
+    }
+    replies
+}
+
+/// All keys whose lives and times are not those of a server's clock.
+fn comparable(mut seen: Seen) -> Seen {
+    for held in seen.0.values_mut() {
+        // A write moves the life of a ring with IDLE.
+        if !held.figure("idle").is_empty() {
+            held.ends = 0;
+        }
+    }
+    seen
+}
+
+/// A place with a copy of the log of another.
+fn with_log_of(place: &Place) -> Place {
+    let copy = Place::new(&["--appendonly", "yes", "--appendfsync", "no", "--save", ""]);
+    let (from, to) = (place.dir().join("appendonlydir"), copy.dir().join("appendonlydir"));
+    std::fs::create_dir(&to).expect("a folder");
+    for entry in std::fs::read_dir(from).expect("the log") {
+        let entry = entry.expect("an entry");
+        std::fs::copy(entry.path(), to.join(entry.file_name())).expect("a copy");
+    }
+    copy
+}
+
+/// A place with a copy of the snapshot of another.
+fn with_snapshot_of(place: &Place) -> Place {
+    let copy = Place::new(&["--save", ""]);
+    std::fs::copy(place.dir().join("dump.rdb"), copy.dir().join("dump.rdb")).expect("a copy");
+    copy
+}
+
+#[test]
+fn a_log_a_snapshot_and_commands_give_the_same_rings() {
+    let (histories, first) = (number("SEENDB_CHAIN_HISTORIES", 2), number("SEENDB_SEED", 1));
+    for seed in first..first + histories {
+        let place = Place::new(&["--appendonly", "yes", "--appendfsync", "no", "--save", ""]);
+        let live = place.start();
+        let mut client = live.client();
+        let mut story = Story::new(&mut client, seed);
+        story.tell(seed % 2 == 0);
+        let before = look(story.client);
+        story.was_rich(&before.0);
+        let large = story.large.clone();
+        assert!(client.cmd("SAVE") == "OK" && client.cmd("WAITAOF 1 0 30000").array()[0] == 1);
+        let (replayed, loaded) = (with_log_of(&place), with_snapshot_of(&place));
+        let (replayed, loaded, sent) = (replayed.start(), loaded.start(), Server::start());
+        pipe(sent.port(), &as_commands(&place));
+
+        let mut copies =
+            [("its log", replayed.client()), ("its snapshot", loaded.client()), ("its commands", sent.client())];
+        for (of, copy) in &mut copies {
+            assert_same(&before, &look(copy), &format!("seed {seed}, {of}"));
+        }
+        let random = Random::new(seed);
+        let replies = go_on(&mut client, &before.0, &large, &mut random.clone());
+        let after = comparable(look(&mut client));
+        for (of, copy) in &mut copies {
+            let again = go_on(copy, &before.0, &large, &mut random.clone());
+            let first = replies.iter().zip(&again).position(|(one, other)| one != other);
+            assert_eq!(first, None, "seed {seed}, {of}: it answers otherwise");
+            assert_same(&after, &comparable(look(copy)), &format!("seed {seed}, {of}, gone on"));
+        }
+    }
+}
