@@ -2,6 +2,8 @@
 //! snapshot, and one that was sent the log as commands. All keys are the same to the byte, and stay so when all four are given the
 //! same further commands.
 //!
+//! Windows of the server's clock go on in another way in each of them. So there are histories on a clock that the test sets as well.
+//!
 //! The histories follow from their seeds but for the server's clock, which some windows take their time from. In every other one the
 //! log gets a new base on the way. `SEENDB_CHAIN_HISTORIES` is how many there are (2), `SEENDB_SEED` the first seed (1).
 
@@ -12,7 +14,7 @@ use std::time::UNIX_EPOCH;
 use crate::lasting::Place;
 use crate::support::rings::{Chunk, Contents, assert_same_contents, chunks, contents, load};
 use crate::support::{Client, Random, Server, Value, pipe, wait_until};
-use crate::world::with_items;
+use crate::world::{self, World, with_items};
 
 const COMMANDS: usize = 1_500;
 const DATABASES: usize = 3;
@@ -84,7 +86,7 @@ impl<'c> Story<'c> {
             "e" => &["PWINDOW 500 CLOCK EVENT", "PWINDOW 500 LINKS 9 CLOCK EVENT BOUNDED"],
             _ => &[""],
         };
-        *self.random.pick::<&'static str>(choices)
+        self.random.pick::<&'static str>(choices)
     }
 
     /// The time of a write to such a key; events come late now and then.
@@ -241,8 +243,10 @@ impl<'c> Story<'c> {
         self.take("half:late", &large[..2]);
         self.say("COPY half:early half:copied");
         self.say("RENAME half:late half:renamed");
-        let lines = ["CHAIN.RESERVE longest 0.001 400 WINDOW 300000000", "CHAIN.MADD longest a b item:1 item:2"];
-        lines.iter().for_each(|line| drop(self.say(line)));
+        for options in ["LINKS 3", "DUAL", "WINDOW 300000000", "PWINDOW 500 CLOCK EVENT AT 5000"] {
+            let key = format!("last:{}", options.len());
+            self.say(&format!("CHAIN.INSERT {key} {options} ITEMS a b item:1 item:2"));
+        }
         // Lives that are short are over, so that whoever looks sees the same.
         wait_until("the end of the short lives", || {
             (0..DATABASES).rev().all(|db| {
@@ -401,6 +405,104 @@ fn a_log_a_snapshot_and_commands_give_the_same_rings() {
             let first = replies.iter().zip(&again).position(|(one, other)| one != other);
             assert_eq!(first, None, "seed {seed}, {of}: it answers otherwise");
             assert_same(&after, &comparable(look(copy)), &format!("seed {seed}, {of}, gone on"));
+        }
+    }
+}
+
+/// Windows of a test whose clock is set.
+const WINDOWS: [&str; 6] = [
+    "PWINDOW 40",
+    "PWINDOW 40 LINKS 2 IDLE 1",
+    "PWINDOW 60 BOUNDED",
+    "PWINDOW 60 LINKS 9 CLOCK EVENT",
+    "PWINDOW 60 BOUNDED CLOCK EVENT",
+    "PWINDOW 2000 KEYED LINKERROR",
+];
+
+/// One change of a window, or an attempt; its reply.
+fn change_window(client: &mut world::Client, random: &mut Random) -> Vec<u8> {
+    let number = random.below(WINDOWS.len());
+    let (key, other) = (format!("k{number}"), format!("k{number}:other"));
+    let now = client.world.keyspace.clock().now();
+    let by_events = WINDOWS[number].ends_with("EVENT");
+    let is_early = by_events || random.percent(20);
+    let at = if is_early { format!("AT {}", now - random.below(50) as u64) } else { String::new() };
+    let most = *random.pick(&[2, 10, 60]);
+    let items: Vec<String> = (0..most).map(|_| format!("item:{}", random.below(300))).collect();
+    let items = items.join(" ");
+    let line = match random.below(20) {
+        0..=8 => format!("CHAIN.INSERT {key} {at} ITEMS {items}"),
+        9..=11 => format!("CHAIN.INSERT {other} {at} ITEMS {items}"),
+        // Often all of them are known: only time goes on.
+        12..=14 => format!("CHAIN.UNSEENADD {key} {at} COUNT 2 ITEMS {items}"),
+        15 => format!("CHAIN.EXTEND {key} LINKS {}", 6 + random.below(5)),
+        16 => format!("CHAIN.SHRINK {key} LINKS {}", 2 + random.below(4)),
+        17 => format!("CHAIN.MERGE {key} {other} FORCE"),
+        18 if random.percent(20) => format!("CHAIN.CLEAR {key}"),
+        _ => format!("CHAIN.MEXISTS {key} {items}"),
+    };
+    client.raw(&line.split_ascii_whitespace().collect::<Vec<_>>())
+}
+
+/// Time goes on mostly by a little, then by many slices, and now and then back.
+fn pass(world: &World, random: &mut Random) {
+    let now = world.keyspace.clock().now();
+    let then = match random.below(60) {
+        0 => now + 5_000,
+        1 => now - 30,
+        2..=20 => now + random.below(30) as u64,
+        _ => now,
+    };
+    world.keyspace.clock().set(then);
+}
+
+fn look_at_windows(client: &mut world::Client) -> Vec<(Value, Value, Value)> {
+    let keys: Vec<String> = (0..WINDOWS.len()).flat_map(|n| [format!("k{n}"), format!("k{n}:other")]).collect();
+    let look = |key: &String| {
+        let dump = client.cmd(&format!("DUMP {key}"));
+        (
+            dump,
+            client.cmd(&format!("PEXPIRETIME {key}")),
+            client.call(&with_items(&format!("CHAIN.MEXISTS {key}"), 0..300)),
+        )
+    };
+    keys.iter().map(look).collect()
+}
+
+/// The records have the times of the writes; that of the replay has no say, then or later.
+#[test]
+fn windows_turn_in_a_replay_as_they_did() {
+    for seed in 0..10 {
+        let (world, mut random) = (World::new(), Random::new(seed));
+        let mut client = world.client();
+        for (n, options) in WINDOWS.iter().enumerate() {
+            for key in [format!("k{n}"), format!("k{n}:other")] {
+                let seed = if options.contains("KEYED") { "SEED 000102030405060708090a0b0c0d0e0f" } else { "" };
+                let options = options.replace("KEYED", seed);
+                assert!(client.cmd(&format!("CHAIN.RESERVE {key} 0.001 50 {options}")) == "OK", "{options}");
+            }
+        }
+        for round in 0..5 {
+            for _ in 0..100 {
+                pass(&world, &mut random);
+                change_window(&mut client, &mut random);
+            }
+            let again = world.replayed();
+            let mut other = again.client();
+            let what = format!("seed {seed}, round {round}");
+            assert!(look_at_windows(&mut client) == look_at_windows(&mut other), "{what}");
+            let mut same = random.clone();
+            for step in 0..50 {
+                pass(&world, &mut random);
+                pass(&again, &mut same);
+                let replies = (change_window(&mut client, &mut random), change_window(&mut other, &mut same));
+                assert_eq!(
+                    replies.0.escape_ascii().to_string(),
+                    replies.1.escape_ascii().to_string(),
+                    "{what}: {step}"
+                );
+            }
+            assert!(look_at_windows(&mut client) == look_at_windows(&mut other), "{what}, gone on");
         }
     }
 }
