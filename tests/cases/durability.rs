@@ -582,6 +582,10 @@ fn the_load_of_a_ring_goes_on() {
     let mut client = server.client();
     let dump = large_ring(&mut client);
     assert!(load(&mut client, "k", &dump[0]) == "OK" && client.cmd("PEXPIREAT k 4000000000000") == 1);
+    server.kill();
+    let server = place.start();
+    let mut client = server.client();
+    assert!(loaded_bytes(&mut client, "k") == 0);
     for (n, between) in ["BGREWRITEAOF", "BGSAVE"].into_iter().enumerate() {
         assert!(load(&mut client, "k", &dump[1]) == "OK");
         let bytes = loaded_bytes(&mut client, "k");

@@ -509,7 +509,7 @@ impl Actor {
         let key = format!("chaos:{}", self.random.below(5));
         let other = format!("chaos:{}", self.random.below(5));
         let item = self.random.below(100_000);
-        let line = match self.random.below(24) {
+        let line = match self.random.below(25) {
             0..=3 => format!("BF.ADD {key} {item}"),
             4 => {
                 let items: Vec<String> = (item..item + 400).map(|item| item.to_string()).collect();
@@ -534,6 +534,13 @@ impl Actor {
             20 => format!("CHAIN.CLEAR {key}"),
             21 => format!("CHAIN.MERGE {key} {other} FORCE"),
             22 => format!("CHAIN.PROFILE SET {key} LINKS {}", 2 + item % 7),
+            23 => {
+                // A load that never ends, unless somebody ends it.
+                let (_, dump) = large_dump();
+                let (cursor, header) = &dump.0[0];
+                let cursor = cursor.to_string();
+                return client.try_call(&[b"CHAIN.LOADCHUNK", key.as_bytes(), cursor.as_bytes(), header]).map(drop);
+            }
             _ => return self.chaos_group(client, &key, &other),
         };
         let words: Vec<&str> = line.split(' ').collect();
