@@ -24,7 +24,7 @@ const GROUP_PIECES: usize = 32;
 /// Arrays of more pieces begin them as lists. All those of a smaller one can be made at once.
 const LISTS_ABOVE_PIECES: usize = 64;
 /// Bytes of a list as it grows, with its counts what allocators give out.
-const LIST_BYTES: [usize; 4] = [16, 48, 112, 240];
+const LIST_BYTES: [usize; 3] = [16, 48, 240];
 const LONGEST_LIST_BYTES: usize = LIST_BYTES[LIST_BYTES.len() - 1];
 const BIT_BYTES: usize = size_of::<u16>();
 /// A free place of a list. No piece has such a bit.
@@ -125,7 +125,7 @@ impl SharedBits {
         let (index, within) = place(position);
         self.piece(index).is_some_and(|piece| match piece.len() {
             PIECE_BYTES => is_set(piece, within),
-            _ if self.may_be_list(index) => listed(piece).any(|bit| bit == within),
+            _ if self.may_be_list(index) => is_listed(piece, within),
             _ => is_set(piece, within),
         })
     }
@@ -167,8 +167,19 @@ impl SharedBits {
         let most = if self.pieces() == 1 { 1 } else { usize::MAX };
         positions.into_iter().take(most).try_for_each(|position| {
             let (index, within) = place(position);
-            self.own(index, Some(within)).map(drop)
+            // Loads only: those of all positions wait for memory at the same time.
+            if self.is_ready(index, within) { Ok(()) } else { self.own(index, Some(within)).map(drop) }
         })
+    }
+
+    /// Whether this bit can be set without any memory.
+    fn is_ready(&self, index: usize, within: u16) -> bool {
+        // Nobody has weak pointers, and copies are made of what is not borrowed to be changed: a count of one stays so.
+        let is_ours =
+            |piece: &Piece| Arc::strong_count(piece) == 1 && (!self.is_list(index, piece) || has_room(piece, within));
+        let group = self.groups[index / GROUP_PIECES].as_ref().filter(|group| Arc::strong_count(group) == 1);
+        Arc::strong_count(&self.groups) == 1
+            && group.is_some_and(|group| group[index % GROUP_PIECES].as_ref().is_some_and(is_ours))
     }
 
     /// Or `data` into the bytes from `offset` on.
@@ -363,25 +374,26 @@ fn listed(list: &[u8]) -> impl Iterator<Item = u16> {
     places.iter().map(|place| u16::from_le_bytes(*place)).take_while(|place| *place != FREE)
 }
 
+/// Whether a list has this bit. All of it is looked at, which is faster than to stop.
+#[inline]
+fn is_listed(list: &[u8], bit: u16) -> bool {
+    let (places, _) = list.as_chunks::<BIT_BYTES>();
+    places.iter().fold(false, |found, place| found | (u16::from_le_bytes(*place) == bit))
+}
+
 /// Whether a list has a free place, or this bit.
 fn has_room(list: &[u8], bit: u16) -> bool {
-    list.last_chunk() == Some(&FREE.to_le_bytes()) || listed(list).any(|other| other == bit)
+    list.last_chunk() == Some(&FREE.to_le_bytes()) || is_listed(list, bit)
 }
 
 /// Put a bit in a list that has room for it. Whether it is new there.
 fn put_in_list(list: &mut [u8], bit: u16) -> bool {
-    let (places, _) = list.as_chunks_mut::<BIT_BYTES>();
-    for place in places {
-        match u16::from_le_bytes(*place) {
-            FREE => {
-                *place = bit.to_le_bytes();
-                return true;
-            }
-            other if other == bit => return false,
-            _ => {}
-        }
+    if is_listed(list, bit) {
+        return false;
     }
-    false
+    let (places, _) = list.as_chunks_mut::<BIT_BYTES>();
+    let free = places.partition_point(|place| *place != FREE.to_le_bytes());
+    places.get_mut(free).map(|place| *place = bit.to_le_bytes()).is_some()
 }
 
 /// A longer list of the same bits; the bits themselves when there is none.
