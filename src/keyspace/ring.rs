@@ -9,7 +9,7 @@ use crate::filters::bits::AllocError;
 use crate::filters::item_hash::HashKey;
 use crate::filters::ring::packed::{Beyond, PackedRingMut, pack, packed_len};
 use crate::filters::ring::part::most_listed;
-use crate::filters::ring::{Event, InsertError, Inserted, Ring, Settings, TimeError};
+use crate::filters::ring::{Event, InsertError, Inserted, Part, Ring, Settings, TimeError};
 
 impl RingRef<'_> {
     /// What it was made with.
@@ -242,20 +242,25 @@ pub fn insert_within<E: From<InsertError> + From<AllocError>>(
 /// If the entry holds no ring.
 pub fn change<R, E: From<AllocError>>(entry: &mut Entry, work: impl FnOnce(&mut Ring) -> Result<R, E>) -> Result<R, E> {
     if let Some(ring) = entry.large_ring_mut() {
-        let result = work(ring)?;
-        if !ring.parts.is_empty() {
-            return Ok(result);
-        }
-        // What was emptied may be small now.
-        let ring = ring.clone();
-        replace(entry, ring)?;
-        return Ok(result);
+        return work(ring);
     }
     let ValueRef::Ring(packed) = entry.value() else { panic!("a ring is changed where there is none") };
     let mut ring = packed.to_ring()?;
     let result = work(&mut ring)?;
     replace(entry, ring)?;
     Ok(result)
+}
+
+/// A change of an entry is over: what its ring dropped is handed out, and a ring that was emptied becomes small.
+pub(super) fn settle(entry: &mut Entry) -> Vec<Part> {
+    let Some(ring) = entry.large_ring_mut() else { return Vec::new() };
+    let retired = ring.take_retired();
+    if ring.parts.is_empty() && packed_len(ring).is_some() {
+        let ring = ring.clone();
+        // Without memory it stays as it is.
+        let _large = replace(entry, ring);
+    }
+    retired
 }
 
 /// The time of the events went on to this one, though nothing was written: see [`Ring::advance`]. Tells whether that
