@@ -51,6 +51,12 @@ def item(n):
 
 class Server:
     def __init__(self, command, port):
+        with socket.socket() as trial:
+            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                trial.bind(("127.0.0.1", port))
+            except OSError as error:
+                raise SystemExit(f"port {port}: {error.strerror}; another measurement may be running, end it first") from None
         self.port, self.dir = port, tempfile.mkdtemp(prefix="measure-")
         self.log = open(self.dir + "/log", "w")
         command = command.format(port=port, dir=self.dir)

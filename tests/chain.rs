@@ -25,6 +25,8 @@ mod merges;
 mod options;
 #[path = "chain/profiles.rs"]
 mod profiles;
+#[path = "chain/replays.rs"]
+mod replays;
 #[path = "chain/servers.rs"]
 mod servers;
 mod support;

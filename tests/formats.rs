@@ -8,6 +8,7 @@ mod support;
 use std::path::{Path, PathBuf};
 
 use lasting::Place;
+use support::rings::chunks;
 use support::{Client, Value};
 
 fn releases() -> Vec<PathBuf> {
@@ -115,18 +116,6 @@ fn chunks_of(release: &Path, key: &str) -> Vec<(i64, Vec<u8>)> {
     chunks
 }
 
-fn dumped(client: &mut Client, key: &str) -> Vec<(i64, Vec<u8>)> {
-    let (mut cursor, mut chunks) = (0, Vec::new());
-    loop {
-        let reply = client.cmd(&format!("CHAIN.SCANDUMP {key} {cursor}"));
-        cursor = reply.array()[0].int();
-        if cursor == 0 {
-            return chunks;
-        }
-        chunks.push((cursor, reply.array()[1].bulk().to_vec()));
-    }
-}
-
 fn check_ring(client: &mut Client, release: &Path, key: &str) {
     assert_eq!(client.cmd(&format!("DUMP {key}")).bulk(), bytes_of(release, key, "dump"), "{key}: the payload");
     assert_eq!(
@@ -134,7 +123,7 @@ fn check_ring(client: &mut Client, release: &Path, key: &str) {
         bytes_of(release, key, "export"),
         "{key}: the export"
     );
-    assert!(dumped(client, key) == chunks_of(release, key), "{key}: the dump");
+    assert!(chunks(client, key) == chunks_of(release, key), "{key}: the dump");
 }
 
 fn check_rings(client: &mut Client, release: &Path) {
@@ -169,7 +158,7 @@ fn rings_of_all_releases_load() {
         }
         server.kill();
         let server = place.start();
-        assert!(dumped(&mut server.client(), "half") == chunks_of(&release, "large"));
+        assert!(chunks(&mut server.client(), "half") == chunks_of(&release, "large"));
     }
 }
 

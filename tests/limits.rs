@@ -608,6 +608,44 @@ fn a_slow_reader_gets_everything_and_the_replies_do_not_pile_up() {
     assert!(most < 200 << 20, "{most} bytes held for a client of {got}");
 }
 
+/// One byte string of 24 MB goes out piece by piece.
+#[test]
+fn a_large_string_counts_until_it_is_read() {
+    let server = Server::with(&["--threads", "1", "--appendonly", "yes", "--appendfsync", "always"]);
+    ok(&mut server.client(), "BF.RESERVE big 0.01 20000000 NONSCALING");
+    ok(&mut server.client(), "CHAIN.RESERVE ring 0.01 4000000 SEED 00112233445566778899aabbccddeeff");
+    let mut other = server.client();
+    let items: Vec<_> = (0..4_000_000).map(|item| item.to_string()).collect();
+    for items in items.chunks(500_000) {
+        other.call(&[&["CHAIN.MADD", "ring"][..], &items.iter().map(String::as_str).collect::<Vec<_>>()].concat());
+    }
+    let request =
+        [encode(&["DUMP", "big"]), encode(&["CHAIN.EXPORT", "ring"]), encode(&["BF.ADD", "new", "x"])].concat();
+    // In one go, slowly, and not at all.
+    other.send(&request);
+    let at_once: Vec<_> = (0..3).map(|_| other.read()).collect();
+    assert!(at_once[0].bulk().len() > 20 << 20 && at_once[1].bulk().len() > 4 << 20 && at_once[2] == 1);
+    let reply_bytes = 2 * (b"$12345678\r\n\r\n".len()) - usize::from(at_once[1].bulk().len() < 10_000_000)
+        + at_once[0].bulk().len()
+        + at_once[1].bulk().len()
+        + b":0\r\n".len();
+    let mut slow = never_reads(&server, &request, 1);
+    let (mut got, mut piece) = (Vec::new(), vec![0; 1 << 20]);
+    while got.len() < reply_bytes {
+        assert!(other.cmd("PING") == "PONG");
+        let read = slow.read(&mut piece).unwrap();
+        assert!(read > 0, "cut off after {} bytes", got.len());
+        got.extend_from_slice(&piece[..read]);
+    }
+    assert!(got.ends_with(b"\r\n:0\r\n") && got.len() == reply_bytes);
+    let start = got.windows(2).position(|bytes| bytes == b"\r\n").unwrap() + 2;
+    assert!(got[start..].starts_with(at_once[0].bulk()));
+    assert!(other.call(&["CONFIG", "SET", "client-output-buffer-limit", "normal 8mb 0 0"]) == "OK");
+    let mut stream = never_reads(&server, &request, 1);
+    serve_until_cut_off(&mut other, 1);
+    assert!(to_the_end(&mut stream).len() < at_once[0].bulk().len());
+}
+
 #[test]
 fn disconnections_at_the_soft_limit_are_counted() {
     let server = Server::with(&["--client-output-buffer-limit", "normal", "0", "1mb", "1"]);

@@ -5,6 +5,7 @@
 //! | `file` | a file in memory, a writer of snapshots with and without marks, what a keyspace holds |
 //! | `types` | values of every type and every opcode |
 //! | `filters` | Bloom filters in all encodings and sizes, lives, use |
+//! | `rings` | rings of all kinds and sizes, loads that are not over, damage to them |
 //! | `damage` | cut at every byte, every byte changed, marks and blocks lost |
 //! | `peer` | files of Redis with RedisBloom, and of Valkey |
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -21,6 +22,8 @@ mod model;
 #[cfg(feature = "server")]
 #[path = "snapshot_read/peer.rs"]
 mod peer;
+#[path = "snapshot_read/rings.rs"]
+mod rings;
 #[cfg(feature = "server")]
 mod support;
 #[path = "snapshot_read/types.rs"]

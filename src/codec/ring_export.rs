@@ -27,6 +27,11 @@
 //! Only parts that are asked at that time are there; so the answers are those of the server then. Later a part no longer counts once its slice plus the
 //! number of links is not above the slice of the time: [`ExportedRing::contains_at`].
 
+use std::borrow::Borrow;
+use std::ops::Range;
+
+use xxhash_rust::xxh3::Xxh3Default;
+
 use super::ring_dump::{Fields, HASH_SIP, HASH_XXH3, KIND_RING};
 use super::ring_fields::{HASH_BYTES, push_content};
 use crate::filters::bits::AllocError;
@@ -54,28 +59,83 @@ const EVENT_CLOCK: u8 = 2;
 ///
 /// [`AllocError`] when there is no memory for it; it is about as large as the ring.
 pub fn export(ring: &Ring, now: u64) -> Result<Vec<u8>, AllocError> {
-    let bytes = export_len(ring, now);
-    let failed = AllocError { bytes };
-    let mut out = Vec::new();
-    out.try_reserve_exact(usize::try_from(bytes).map_err(|_| failed)?).map_err(|_| failed)?;
-    push_head(&mut out, ring, now);
-    for part in ring.alive(now) {
-        let (listed, is_list) = match &part.store {
-            Store::List(hashes) => (hashes.len() as u32, 1),
-            Store::Bits(_) => (0, 0),
-        };
-        out.extend_from_slice(&part.slice.to_le_bytes());
-        out.extend_from_slice(&part.shape.bits.to_le_bytes());
-        out.extend_from_slice(&listed.to_le_bytes());
-        out.extend_from_slice(&[part.shape.hashes as u8, is_list, 0, 0]);
-    }
-    for part in ring.alive(now) {
-        push_content(&mut out, part, 0, content_bytes(part));
-    }
-    let checksum = hash_item(&out, None);
-    out.extend_from_slice(&checksum.to_le_bytes());
-    debug_assert_eq!(out.len() as u64, bytes);
+    let mut writer = ExportWriter::new(ring, now);
+    let mut out = writer.room()?;
+    while !writer.step(&mut out, usize::MAX) {}
+    debug_assert_eq!(out.len() as u64, export_len(ring, now));
     Ok(out)
+}
+
+/// Writes an export in steps. The ring is one's own copy, or nobody changes it meanwhile.
+#[derive(Clone)]
+pub struct ExportWriter<R> {
+    ring: R,
+    now: u64,
+    /// The parts that are written, still to come; the last one comes next.
+    left: Range<usize>,
+    at: Place,
+    /// Of what was appended so far.
+    checksum: Xxh3Default,
+}
+
+/// What is to be written next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Head,
+    /// What the next part holds, from this byte on.
+    Content(usize),
+    Done,
+}
+
+impl<R: Borrow<Ring>> ExportWriter<R> {
+    /// A writer that stands before the first byte.
+    #[must_use]
+    pub fn new(ring: R, now: u64) -> Self {
+        let left = ring.borrow().alive_range(now);
+        Self { ring, now, left, at: Place::Head, checksum: Xxh3Default::new() }
+    }
+
+    /// An empty buffer with room for the whole export.
+    ///
+    /// # Errors
+    ///
+    /// [`AllocError`] when there is no memory for it.
+    pub fn room(&self) -> Result<Vec<u8>, AllocError> {
+        let bytes = export_len(self.ring.borrow(), self.now);
+        let failed = AllocError { bytes };
+        let mut room = Vec::new();
+        room.try_reserve_exact(usize::try_from(bytes).map_err(|_| failed)?).map_err(|_| failed)?;
+        Ok(room)
+    }
+
+    /// Appends about `bytes` bytes, the heads of all parts and a list as a whole, and says whether the export is complete now.
+    pub fn step(&mut self, out: &mut Vec<u8>, bytes: usize) -> bool {
+        let (start, end) = (out.len(), out.len().saturating_add(bytes.max(1)));
+        let ring = self.ring.borrow();
+        if self.at == Place::Head {
+            push_head(out, ring, self.now);
+            ring.alive(self.now).for_each(|part| push_part(out, part));
+            self.at = Place::Content(0);
+        }
+        while let (Place::Content(offset), true) = (self.at, out.len() < end) {
+            let part = self.left.end.checked_sub(1).filter(|index| self.left.contains(index)).map(|i| &ring.parts[i]);
+            let Some(part) = part else {
+                self.checksum.update(&out[start..]);
+                out.extend_from_slice(&self.checksum.digest().to_le_bytes());
+                self.at = Place::Done;
+                return true;
+            };
+            let left = content_bytes(part) - offset;
+            let run = if matches!(part.store, Store::List(_)) { left } else { left.min(end - out.len()) };
+            push_content(out, part, offset, run);
+            self.at = Place::Content(if run == left { 0 } else { offset + run });
+            self.left.end -= usize::from(run == left);
+        }
+        if self.at != Place::Done {
+            self.checksum.update(&out[start..]);
+        }
+        self.at == Place::Done
+    }
 }
 
 /// Bytes of that export.
@@ -115,6 +175,17 @@ fn push_head(out: &mut Vec<u8>, ring: &Ring, now: u64) {
         out.extend_from_slice(&field.to_le_bytes());
     }
     settings.key.iter().for_each(|key| out.extend_from_slice(key));
+}
+
+fn push_part(out: &mut Vec<u8>, part: &Part) {
+    let (listed, is_list) = match &part.store {
+        Store::List(hashes) => (hashes.len() as u32, 1),
+        Store::Bits(_) => (0, 0),
+    };
+    out.extend_from_slice(&part.slice.to_le_bytes());
+    out.extend_from_slice(&part.shape.bits.to_le_bytes());
+    out.extend_from_slice(&listed.to_le_bytes());
+    out.extend_from_slice(&[part.shape.hashes as u8, is_list, 0, 0]);
 }
 
 fn content_bytes(part: &Part) -> usize {

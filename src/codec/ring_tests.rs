@@ -4,7 +4,7 @@ use super::foreign;
 use super::lzf::Compressor;
 use super::rdb::{Input, Malformed, Reader};
 use super::ring_dump::{CHUNK_BYTES, DumpError, LoadError, RingDump, RingLoad};
-use super::ring_export::{ExportError, ExportedRing, empty_export, export, export_len};
+use super::ring_export::{ExportError, ExportWriter, ExportedRing, empty_export, export, export_len};
 use super::ring_fields::{MOST_ITEMS, MOST_TIME};
 use super::ring_value::{RingError, RingValue, RingWriter, push_packed_ring};
 use crate::filters::item_hash::hash_item;
@@ -118,6 +118,63 @@ fn assert_same(one: &Ring, other: &Ring) {
         );
         assert_eq!(matches!(one.store, Store::List(_)), matches!(other.store, Store::List(_)));
         assert!(content(one) == content(other));
+    }
+}
+
+// Exports in steps.
+
+#[test]
+fn exports_in_steps_are_those_made_at_once() {
+    let large = [sample(1003, 60_000), large_sample()];
+    for (Sample { ring, now, .. }, steps) in samples().take(60).map(|sample| (sample, 1)).chain(large.map(|l| (l, 700)))
+    {
+        let whole = export(&ring, now).unwrap();
+        for bytes in [steps, 100 * steps] {
+            let mut writer = ExportWriter::new(ring.clone(), now);
+            let mut out = writer.room().unwrap();
+            let room = out.capacity();
+            while !writer.step(&mut out, bytes) {}
+            assert!(out == whole && out.capacity() == room);
+            assert!(writer.step(&mut out, bytes) && out.len() == whole.len(), "nothing follows");
+        }
+    }
+}
+
+/// A ring with an array that is large enough to begin with lists of bits.
+fn large_sample() -> Sample {
+    let settings = Settings {
+        capacity: 2_000_000,
+        error: 0.01,
+        link_error: false,
+        links: 3,
+        mode: Mode::Count,
+        idle: None,
+        key: None,
+    };
+    let (mut ring, mut items) = (Ring::new(settings, 1), Vec::new());
+    for (link, many) in [30, 300, 20_000].into_iter().enumerate() {
+        for i in 0..many {
+            let item = format!("{link}:{i}").into_bytes();
+            ring.insert(hash_item(&item, None), Event::default()).unwrap();
+            items.push(item);
+        }
+        if link < 2 {
+            ring.rotate().unwrap();
+        }
+    }
+    Sample { ring, items, now: 0 }
+}
+
+/// What is loaded holds the same, and takes about as much memory.
+#[test]
+fn large_arrays_come_back_as_they_were() {
+    let Sample { ring, items, .. } = large_sample();
+    let loaded = read(&write(&ring)).unwrap();
+    assert_same(&ring, &loaded);
+    assert!(items.iter().all(|item| loaded.contains(hash_item(item, None), 0)));
+    let bytes = |ring: &Ring| ring.parts.iter().map(|part| part.heap_bytes(|bytes| bytes)).collect::<Vec<_>>();
+    for (own, loaded) in bytes(&ring).into_iter().zip(bytes(&loaded)) {
+        assert!(loaded <= own + own / 8, "{own} {loaded}");
     }
 }
 

@@ -13,6 +13,7 @@ use super::room::AfterEviction;
 use super::table::{Command, Flags, RUN_LENGTH, Run, find};
 use super::transactions;
 use crate::keyspace::latch::Wait;
+use crate::keyspace::warm::WARMED_TOGETHER;
 use crate::resp::{Args, Batch, Reply, encode, encode_bool};
 
 /// What a handler gives.
@@ -88,8 +89,12 @@ pub fn execute(
     out: &mut Vec<u8>,
 ) -> Progress {
     let mut last: Option<(&[u8], &'static Command)> = None;
-    let mut since_clock = 0;
+    let (mut since_clock, mut warmed) = (0, *next);
     while *next < batch.len() {
+        if *next >= warmed {
+            warm(context, (batch, buffer), *next);
+            warmed = *next + WARMED_TOGETHER;
+        }
         let args = batch.request(buffer, *next);
         let name = args.get(0).unwrap_or_default();
         let command = match last {
@@ -133,6 +138,17 @@ pub fn execute(
         }
     }
     Progress::Done
+}
+
+/// Ask for the keys of the requests from `first` on, where there are several.
+fn warm(context: &Context<'_>, (batch, buffer): (&Batch, &[u8]), first: usize) {
+    let (keyspace, db) = (context.keyspace, context.session.db);
+    if batch.len() - first < 2 || !keyspace.is_cold(db) {
+        return;
+    }
+    // Mostly the word behind the command is its key; if not, nothing comes of it.
+    let requests = first..batch.len().min(first + WARMED_TOGETHER);
+    keyspace.warm(db, requests.filter_map(|index| batch.request(buffer, index).get(1)));
 }
 
 /// Encode a reply, and count it if it is an error.

@@ -31,7 +31,7 @@ impl<'a> Items<'a> {
     }
 
     /// The items from number `index` on.
-    pub(super) fn from(self, index: usize) -> impl Iterator<Item = &'a [u8]> + Clone {
+    pub(super) fn from(self, index: usize) -> impl ExactSizeIterator<Item = &'a [u8]> + Clone {
         self.args.slice_from(index).iter()
     }
 

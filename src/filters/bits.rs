@@ -80,13 +80,20 @@ pub fn mask_of(x: u64) -> u64 {
 /// Asks the processor for the cache line at which `place` begins; a hint without effect on any value.
 #[inline(always)]
 pub fn prefetch<T>(place: &T) {
+    prefetch_at(std::ptr::from_ref(place));
+}
+
+/// The same for an address, which may be any.
+#[inline(always)]
+#[allow(clippy::not_unsafe_ptr_arg_deref, reason = "nothing is read")]
+pub fn prefetch_at<T>(address: *const T) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a prefetch never faults, reads no value and needs no processor feature beyond x86-64's baseline.
     unsafe {
-        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(std::ptr::from_ref(place).cast());
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address.cast());
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = place;
+    let _ = address;
 }
 
 /// An array of bits, all zero at first. See the [module](self) for its layout.

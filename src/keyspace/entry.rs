@@ -30,7 +30,7 @@ use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use super::latch::Latch;
 use super::size_class::size_class;
 use crate::codec::value::HalfRing;
-use crate::filters::bits::AllocError;
+use crate::filters::bits::{AllocError, prefetch_at};
 use crate::filters::packed_bloom::{PackedBloom, PackedBloomMut};
 use crate::filters::ring::Ring;
 use crate::filters::ring::packed::PackedRing;
@@ -445,6 +445,20 @@ impl Drop for Entry {
 }
 
 impl<'a> EntryRef<'a> {
+    /// Ask the processor for its first bytes, without a look at it.
+    pub(super) fn prefetch_header(self) {
+        prefetch_at(self.header.as_ptr());
+    }
+
+    /// Ask the processor for what follows them, as far as it is likely to be read.
+    pub(super) fn prefetch_rest(self) {
+        const LINE_BYTES: usize = 64;
+        const MOST_LINES: usize = 12;
+        let start = self.header.as_ptr().cast::<u8>();
+        let lines = usize::from(self.header().size).div_ceil(LINE_BYTES).min(MOST_LINES);
+        (1..=lines).for_each(|line| prefetch_at(start.wrapping_add(line * LINE_BYTES)));
+    }
+
     fn header(self) -> &'a Header {
         // SAFETY: the owner keeps the allocation alive for 'a; the header is only written through its atomic.
         unsafe { self.header.as_ref() }

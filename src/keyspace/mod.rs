@@ -44,6 +44,7 @@ mod shard;
 pub mod size_class;
 pub mod snapshot;
 pub mod table;
+pub mod warm;
 pub mod watch;
 
 use std::ops::Add;
@@ -64,6 +65,7 @@ use held::Held;
 use latch::{Gate, Wait};
 use latched::is_nothing;
 use profiles::Profiles;
+pub use reaper::Aside;
 use reaper::Reaper;
 use ring::Versions;
 pub use shard::{Cell, Record, Recorder};
@@ -258,6 +260,12 @@ impl Keyspace {
     #[must_use]
     pub fn lasting_bytes(&self) -> u64 {
         self.entry_bytes().saturating_sub(self.common.figures.mortal_bytes())
+    }
+
+    /// Something large that is freed in the background when it is dropped.
+    #[must_use]
+    pub fn aside<T: Send + 'static>(&self, value: T) -> Aside<T> {
+        self.common.reaper.aside(value)
     }
 
     /// Bytes of what was deleted and is still to be freed, in the background.

@@ -3,21 +3,27 @@
 //! Giving a gigabyte back to the system, or walking the keys of a flushed database, takes longer than a request may. One
 //! thread does it; it ends when its keyspace is dropped.
 
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
 
 use super::entry::{Entry, Footprint};
 use super::figures::Figures;
+use super::size_class::size_class;
 use super::table::Table;
+use crate::filters::ring::Part;
 
-/// Values of at least this many bytes are freed in the background.
+/// Values, and what rings drop at a time, of at least this many bytes are freed in the background.
 const LARGE_BYTES: usize = 1 << 20;
 
 /// What is freed by being dropped.
 enum Garbage {
     Entry(Entry),
     Table(Table),
+    Parts(Vec<Part>),
+    /// Nothing that was counted.
+    Aside(Box<dyn Send>),
 }
 
 impl Garbage {
@@ -29,14 +35,23 @@ impl Garbage {
                 table.for_each(|entry| sum = sum + entry.footprint());
                 sum
             }
+            Self::Parts(parts) => footprint_of(parts),
+            Self::Aside(_) => Footprint::default(),
         }
     }
 
     fn free(self, figures: &Figures) {
+        if let Self::Aside(thing) = self {
+            return drop(thing);
+        }
         let footprint = self.footprint();
         drop(self);
         figures.garbage.subtract(footprint);
     }
+}
+
+fn footprint_of(parts: &[Part]) -> Footprint {
+    Footprint { heap: parts.iter().map(|part| part.heap_bytes(size_class)).sum(), mapped: 0 }
 }
 
 /// The way to the freeing thread. What is on the way is counted as garbage.
@@ -64,6 +79,20 @@ impl Reaper {
         }
     }
 
+    /// Free arrays that a ring no longer has; its own figures are without them.
+    pub(super) fn free_parts(&self, parts: Vec<Part>) {
+        let footprint = footprint_of(&parts);
+        if footprint.bytes() >= LARGE_BYTES {
+            self.figures.garbage.add(footprint);
+            self.send(Garbage::Parts(parts));
+        }
+    }
+
+    /// Something that the freeing thread gets when it is dropped.
+    pub(super) fn aside<T: Send + 'static>(&self, value: T) -> Aside<T> {
+        Aside { value: Some(value), sender: self.sender.clone() }
+    }
+
     /// Free tables whose entries were counted as garbage.
     pub(super) fn free_tables(&self, tables: Vec<Table>) {
         tables.into_iter().for_each(|table| self.send(Garbage::Table(table)));
@@ -77,5 +106,157 @@ impl Reaper {
         if let Some(garbage) = back {
             garbage.free(&self.figures);
         }
+    }
+}
+
+/// Something large that a command has beside the keys: a copy of a ring, which may be the last that has its bits, or bytes on their
+/// way. It is freed in the background.
+pub struct Aside<T: Send + 'static> {
+    /// There until it is taken out.
+    value: Option<T>,
+    sender: Option<Sender<Garbage>>,
+}
+
+impl<T: Send + 'static> Aside<T> {
+    /// The thing itself, which is freed as everything else from now on.
+    #[must_use]
+    pub fn into_inner(mut self) -> T {
+        self.value.take().expect("it is there until then")
+    }
+}
+
+impl<T: Send + 'static> Deref for Aside<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.value.as_ref().expect("it is there until it is taken out")
+    }
+}
+
+impl<T: Send + 'static> DerefMut for Aside<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        self.value.as_mut().expect("it is there until it is taken out")
+    }
+}
+
+impl<T: Send + 'static> Drop for Aside<T> {
+    fn drop(&mut self) {
+        if let (Some(value), Some(sender)) = (self.value.take(), &self.sender) {
+            // Without the thread it is freed here.
+            let _freed = sender.send(Garbage::Aside(Box::new(value)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::Receiver;
+
+    use super::*;
+    use crate::filters::bits::AllocError;
+    use crate::filters::ring::bits::SharedBits;
+    use crate::filters::ring::settings::{Mode, Settings, Window};
+    use crate::filters::ring::{Event, Ring, Store};
+    use crate::keyspace::entry::EntryRef;
+    use crate::keyspace::{Keyspace, ring};
+
+    const SPAN_MS: u64 = 1_000_000;
+
+    /// A keyspace whose garbage stays until it is freed here.
+    fn with_garbage() -> (Arc<Keyspace>, Receiver<Garbage>) {
+        let (sender, receiver) = channel();
+        let mut keyspace = Keyspace::default();
+        keyspace.common.reaper.sender = Some(sender);
+        (Arc::new(keyspace), receiver)
+    }
+
+    /// A ring of links of 3 MB, all of them there and full.
+    fn full_ring(mode: Mode) -> Ring {
+        let links = if matches!(mode, Mode::Dual { .. }) { 2 } else { 4 };
+        let capacity = 4_000_000 * u64::from(links - 1);
+        let settings = Settings { capacity, error: 0.05, link_error: true, links, mode, idle: None, key: None };
+        let shape = settings.array(0).unwrap();
+        let mut ring = Ring::new(settings, 1);
+        for slice in 0..u64::from(links) {
+            let slice = if matches!(mode, Mode::Window(_)) { slice } else { 0 };
+            let mut bits = SharedBits::zeroed(shape.bits).unwrap();
+            bits.or_bytes(0, &vec![0x42; bits.len() - 1]).unwrap();
+            let items = if matches!(mode, Mode::Dual { .. }) { settings.capacity - 1 } else { shape.capacity };
+            ring.parts.push_back(Part { items, store: Store::Bits(bits), ..Part::new(slice, 0, shape) });
+        }
+        ring
+    }
+
+    fn part_bytes(ring: &Ring) -> u64 {
+        ring.parts[0].heap_bytes(size_class) as u64
+    }
+
+    /// Fails unless what a change of a full ring drops, so many parts, waits to be freed, and is counted so until it is.
+    fn assert_retires(mode: Mode, parts: u64, change: impl Fn(&mut Entry)) {
+        for latched in [false, true] {
+            let (keyspace, garbage) = with_garbage();
+            let full = full_ring(mode);
+            let expected = parts * part_bytes(&full);
+            keyspace.write(0, b"k", |cell| cell.insert(ring::entry_of(b"k", None, full).unwrap())).ok().unwrap();
+            if latched {
+                let mut latched = keyspace.latch(0, b"k").ok().flatten().unwrap();
+                latched.change(|entry, _| change(entry));
+            } else {
+                keyspace.write(0, b"k", |cell| cell.change(|entry, _| change(entry))).ok().unwrap();
+            }
+            let held = keyspace.read(0, b"k", |entry| entry.map_or(0, EntryRef::allocated_bytes)).ok().unwrap();
+            assert_eq!(keyspace.entry_bytes(), held as u64, "what went is not counted as held");
+            assert_eq!(keyspace.garbage_bytes(), expected);
+            garbage.try_iter().for_each(|garbage| garbage.free(&keyspace.common.figures));
+            assert_eq!(keyspace.garbage_bytes(), 0);
+        }
+    }
+
+    fn changed(entry: &mut Entry, work: impl FnOnce(&mut Ring)) {
+        ring::change(entry, |ring| {
+            work(ring);
+            Ok::<_, AllocError>(())
+        })
+        .unwrap();
+    }
+
+    #[test]
+    fn what_a_large_ring_drops_is_freed_in_the_background() {
+        let insert = |entry: &mut Entry| _ = ring::insert(entry, 7, Event::default()).unwrap();
+        assert_retires(Mode::Count, 1, insert);
+        assert_retires(Mode::Count, 1, |entry| changed(entry, |ring| ring.rotate().unwrap()));
+        assert_retires(Mode::Count, 2, |entry| changed(entry, |ring| ring.set_links(2, 0)));
+        assert_retires(Mode::Count, 4, |entry| changed(entry, Ring::clear));
+        assert_retires(Mode::Dual { threshold: 0.5 }, 1, insert);
+        let window = Window { span_ms: SPAN_MS, bounded: true, by_events: true };
+        let late = |slices: u64| {
+            let now = slices * SPAN_MS.div_ceil(3);
+            move |entry: &mut Entry| _ = ring::insert(entry, 7, Event { now, at: now }).unwrap()
+        };
+        assert_retires(Mode::Window(window), 1, late(4));
+        assert_retires(Mode::Window(window), 3, late(6));
+    }
+
+    /// An emptied ring stands in its entry again.
+    #[test]
+    fn a_cleared_ring_is_small() {
+        let (keyspace, _garbage) = with_garbage();
+        let entry = ring::entry_of(b"k", None, full_ring(Mode::Count)).unwrap();
+        keyspace.write(0, b"k", |cell| cell.insert(entry)).ok().unwrap();
+        keyspace.write(0, b"k", |cell| cell.change(|entry, _| changed(entry, Ring::clear))).ok().unwrap();
+        let is_packed = keyspace.read(0, b"k", |entry| entry.unwrap().packed_payload().is_some());
+        assert!(is_packed.ok().unwrap() && keyspace.entry_bytes() < 100);
+    }
+
+    #[test]
+    fn what_is_aside_goes_to_the_thread_unless_it_is_taken_out() {
+        let (keyspace, garbage) = with_garbage();
+        let mut aside = keyspace.aside(vec![1]);
+        aside.push(2);
+        assert_eq!(keyspace.aside(vec![3]).into_inner(), [3]);
+        assert!(garbage.try_recv().is_err());
+        drop(aside);
+        assert!(matches!(garbage.try_recv(), Ok(Garbage::Aside(_))));
+        assert_eq!(keyspace.garbage_bytes(), 0, "it was never counted");
     }
 }

@@ -8,7 +8,8 @@ use crate::codec::value::HalfRing;
 use crate::filters::bits::AllocError;
 use crate::filters::item_hash::HashKey;
 use crate::filters::ring::packed::{Beyond, PackedRingMut, pack, packed_len};
-use crate::filters::ring::{Event, InsertError, Inserted, Ring, Settings, TimeError};
+use crate::filters::ring::part::most_listed;
+use crate::filters::ring::{Event, InsertError, Inserted, Part, Ring, Settings, TimeError};
 
 impl RingRef<'_> {
     /// What it was made with.
@@ -96,14 +97,15 @@ impl RingRef<'_> {
         }
     }
 
-    /// Of each of these hashes in turn, whether [`contains`](Self::contains) says yes.
-    pub fn contains_each(self, now: u64, hashes: impl Iterator<Item = u64>, mut tell: impl FnMut(bool)) {
+    /// Of each of these hashes in turn, whether [`contains`](Self::contains) says yes: told for up to 64 at a time, bit by bit from
+    /// the lowest, so that what is done with the answers does not hold up the questions.
+    pub fn contains_each(self, now: u64, hashes: impl ExactSizeIterator<Item = u64>, tell: impl FnMut(u64, usize)) {
         match self {
             Self::Packed(ring) => {
-                let asked = ring.asked(now);
-                hashes.for_each(|hash| tell(asked.contain(hash)));
+                let asked = ring.asked(now, hashes.len());
+                in_words(hashes, |hash| asked.contain(hash), tell);
             }
-            Self::Large(ring) => hashes.for_each(|hash| tell(ring.contains(hash, now))),
+            Self::Large(ring) => in_words(hashes, |hash| ring.contains(hash, now), tell),
         }
     }
 
@@ -125,6 +127,19 @@ impl RingRef<'_> {
             Self::Packed(ring) => ring.unpack(),
             Self::Large(ring) => Ok(ring.clone()),
         }
+    }
+}
+
+/// Ask for each of these, and tell the answers in words of as many bits as the second number says.
+fn in_words(
+    mut hashes: impl ExactSizeIterator<Item = u64>,
+    ask: impl Fn(u64) -> bool,
+    mut tell: impl FnMut(u64, usize),
+) {
+    while hashes.len() > 0 {
+        let count = hashes.len().min(u64::BITS as usize);
+        let word = hashes.by_ref().take(count).enumerate().fold(0, |word, (i, hash)| word | u64::from(ask(hash)) << i);
+        tell(word, count);
     }
 }
 
@@ -160,8 +175,25 @@ impl Versions {
 /// [`AllocError`] when there is no memory.
 pub fn entry_of(name: &[u8], life: Option<u64>, ring: Ring) -> Result<Entry, AllocError> {
     match packed_len(&ring).filter(|len| packs(name, *len)) {
-        Some(len) => Entry::packed_ring(name, life, len, |payload| pack(&ring, payload)),
+        Some(len) => {
+            let roomy = len + spare_bytes(&ring);
+            let len = if packs(name, roomy) { roomy } else { len };
+            Entry::packed_ring(name, life, len, |payload| pack(&ring, payload))
+        }
         None => Entry::boxed(name, life, Value::Ring(Box::new(ring))),
+    }
+}
+
+/// Room that a ring which has just begun gets for its next items. Without it each key would move within its first few items, and
+/// the small allocations that it leaves stand between further lines of the key table, which are as large: their pages
+/// would stay resident, half of them empty.
+fn spare_bytes(ring: &Ring) -> usize {
+    const FIRST_ITEMS: u64 = 3;
+    match ring.parts.front() {
+        Some(first) if ring.parts.len() == 1 && first.items < FIRST_ITEMS.min(most_listed(&first.shape)) => {
+            (FIRST_ITEMS.min(most_listed(&first.shape)) - first.items) as usize * size_of::<u64>()
+        }
+        _ => 0,
     }
 }
 
@@ -210,20 +242,25 @@ pub fn insert_within<E: From<InsertError> + From<AllocError>>(
 /// If the entry holds no ring.
 pub fn change<R, E: From<AllocError>>(entry: &mut Entry, work: impl FnOnce(&mut Ring) -> Result<R, E>) -> Result<R, E> {
     if let Some(ring) = entry.large_ring_mut() {
-        let result = work(ring)?;
-        if !ring.parts.is_empty() {
-            return Ok(result);
-        }
-        // What was emptied may be small now.
-        let ring = ring.clone();
-        replace(entry, ring)?;
-        return Ok(result);
+        return work(ring);
     }
     let ValueRef::Ring(packed) = entry.value() else { panic!("a ring is changed where there is none") };
     let mut ring = packed.to_ring()?;
     let result = work(&mut ring)?;
     replace(entry, ring)?;
     Ok(result)
+}
+
+/// A change of an entry is over: what its ring dropped is handed out, and a ring that was emptied becomes small.
+pub(super) fn settle(entry: &mut Entry) -> Vec<Part> {
+    let Some(ring) = entry.large_ring_mut() else { return Vec::new() };
+    let retired = ring.take_retired();
+    if ring.parts.is_empty() && packed_len(ring).is_some() {
+        let ring = ring.clone();
+        // Without memory it stays as it is.
+        let _large = replace(entry, ring);
+    }
+    retired
 }
 
 /// The time of the events went on to this one, though nothing was written: see [`Ring::advance`]. Tells whether that

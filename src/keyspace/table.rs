@@ -236,6 +236,22 @@ impl Table {
         }
     }
 
+    /// Ask the processor for what [`prefetch`](Self::prefetch) will read.
+    pub(super) fn prefetch_directory(&self, hash: NameHash) {
+        if self.buckets > 0 {
+            crate::filters::bits::prefetch(&self.segments[self.index(hash.0) / SEGMENT_BUCKETS]);
+        }
+    }
+
+    /// What is most likely the entry of a name with this hash, told without a look at it.
+    pub(super) fn likely(&self, hash: NameHash) -> Option<EntryRef<'_>> {
+        if self.buckets == 0 {
+            return None;
+        }
+        let slots = &self.bucket(self.index(hash.0)).slots;
+        slots.iter().flatten().find(|slot| slot.tag() == hash.tag()).map(TaggedEntry::entry)
+    }
+
     /// Take out the entry of this name.
     pub fn remove(&mut self, hash: NameHash, name: &[u8]) -> Option<Entry> {
         if self.buckets == 0 {

@@ -15,6 +15,7 @@ use std::sync::atomic::Ordering;
 use std::task::{Context as TaskContext, Poll};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 
@@ -34,6 +35,8 @@ use crate::resp::{Limits, Reply, Scanner, encode_error};
 const PAUSE_BYTES: usize = 32 << 20;
 /// A client that has to read and takes nothing for so long is cut off.
 const STALL_SECONDS: u32 = 10;
+/// Byte strings from this size on are sent piece by piece.
+const LARGE_REPLY_BYTES: usize = 4 << 20;
 /// A connection lets others run after so much work.
 const SLICE: Duration = Duration::from_millis(1);
 /// At most so many requests are scanned at once.
@@ -115,7 +118,7 @@ async fn serve_stream<S: Stream>(
         }
     };
     let mut connection =
-        Connection { shared, counters, worker, buffers: None, written: 0, unconfirmed: None, state, stream };
+        Connection { shared, counters, worker, buffers: None, written: 0, held: 0, unconfirmed: None, state, stream };
     match connection.run().await? {
         None => Ok(Ending::Over),
         Some(to) => {
@@ -188,6 +191,8 @@ struct Connection<'s, S> {
     buffers: Option<Buffers>,
     /// How much of the output the socket has taken.
     written: usize,
+    /// Bytes of a reply that is sent piece by piece, those that are not among the output yet.
+    held: usize,
     /// Replies that may not be written yet. Nothing is, while there are some.
     unconfirmed: Option<Unconfirmed>,
     /// Dropped before the stream: the client is taken off the list before its descriptor is closed.
@@ -293,7 +298,7 @@ impl<S: Stream> Connection<'_, S> {
 
     /// Bytes of replies that the socket has not taken.
     fn pending(&self) -> usize {
-        self.buffers.as_ref().map_or(0, |buffers| buffers.output.len() - self.written)
+        self.held + self.buffers.as_ref().map_or(0, |buffers| buffers.output.len() - self.written)
     }
 
     /// Write until all is written or the socket takes no more.
@@ -352,11 +357,12 @@ impl<S: Stream> Connection<'_, S> {
     }
 
     /// Wait until the replies so far may leave. If that cannot be said of them, they become errors.
-    async fn confirm(&mut self) {
-        let Some(unconfirmed) = self.unconfirmed.take() else { return };
+    /// Whether it can.
+    async fn confirm(&mut self) -> bool {
+        let Some(unconfirmed) = self.unconfirmed.take() else { return true };
         let log = &self.shared.durability.live;
         if !log.confirms() {
-            return;
+            return true;
         }
         // What others commit while this one leads is not waited for.
         let confirmed = log.confirm(unconfirmed.since);
@@ -367,7 +373,7 @@ impl<S: Stream> Connection<'_, S> {
             }
             self.shared.workers.syncing(self.worker, || lead.sync());
         }
-        let Err(reason) = confirmed.await else { return };
+        let Err(reason) = confirmed.await else { return true };
         if let Some(buffers) = &mut self.buffers {
             buffers.output.truncate(unconfirmed.from);
             let text = format!(
@@ -377,13 +383,38 @@ impl<S: Stream> Connection<'_, S> {
             (0..unconfirmed.count).for_each(|_| encode_error(&text, &mut buffers.output));
             self.counters.errors.add(unconfirmed.count as u64);
         }
+        false
+    }
+
+    /// Send a large byte string piece by piece: to copy all of it to the output would keep the thread from others for too long.
+    async fn send_large(&mut self, bytes: Bytes) -> io::Result<()> {
+        const PIECE_BYTES: usize = 1 << 20;
+        self.count_unconfirmed(1);
+        if !self.confirm().await {
+            // An error stands in its place.
+            return Ok(());
+        }
+        self.held = bytes.len();
+        self.output().extend(format!("${}\r\n", bytes.len()).into_bytes());
+        for piece in bytes.chunks(PIECE_BYTES) {
+            self.held -= piece.len();
+            self.output().extend(piece);
+            self.write_all().await?;
+            tokio::task::yield_now().await;
+        }
+        self.output().extend(b"\r\n");
+        Ok(())
+    }
+
+    fn output(&mut self) -> &mut Vec<u8> {
+        &mut self.buffers.get_or_insert_with(Buffers::borrow).output
     }
 
     /// Send a file as a byte string.
     async fn send_file(&mut self, file: Arc<std::fs::File>) -> io::Result<()> {
         const PIECE_BYTES: u64 = 1 << 20;
         let length = file.metadata()?.len();
-        self.buffers.get_or_insert_with(Buffers::borrow).output.extend(format!("${length}\r\n").into_bytes());
+        self.output().extend(format!("${length}\r\n").into_bytes());
         let mut sent = 0;
         while sent < length {
             let (file, bytes) = (file.clone(), PIECE_BYTES.min(length - sent) as usize);
@@ -393,7 +424,7 @@ impl<S: Stream> Connection<'_, S> {
             };
             let piece = tokio::task::spawn_blocking(read).await.map_err(io::Error::other)??;
             sent += piece.len() as u64;
-            self.buffers.get_or_insert_with(Buffers::borrow).output.extend(piece);
+            self.output().extend(piece);
             self.write_all().await?;
         }
         Ok(())
@@ -488,7 +519,7 @@ impl<S: Stream> Connection<'_, S> {
                     // Without waiting for the client: others wait for the key.
                     self.write_now().await?;
                     self.await_confirmation();
-                    self.finish(long, next).await;
+                    self.finish(long, next).await?;
                     self.count_unconfirmed(1);
                     next += 1;
                     if self.state.session.closing {
@@ -533,16 +564,21 @@ impl<S: Stream> Connection<'_, S> {
     }
 
     /// Go on with a long command until it is done, letting others run in between.
-    async fn finish(&mut self, mut long: Box<dyn LongCommand>, index: usize) {
+    async fn finish(&mut self, mut long: Box<dyn LongCommand>, index: usize) -> io::Result<()> {
         loop {
             match self.step(&mut *long, index) {
                 Ok(Some(reply)) => {
                     // The key is given back before the reply can be seen.
                     drop(long);
-                    if let Some((context, buffers)) = self.context() {
-                        write(&context, &reply, &mut buffers.output);
+                    match reply {
+                        Reply::Bulk(bytes) if bytes.len() >= LARGE_REPLY_BYTES => return self.send_large(bytes).await,
+                        reply => {
+                            if let Some((context, buffers)) = self.context() {
+                                write(&context, &reply, &mut buffers.output);
+                            }
+                        }
                     }
-                    return;
+                    return Ok(());
                 }
                 Ok(None) => tokio::task::yield_now().await,
                 Err(wait) if self.state.session.awaits_file => self.wait_audibly(wait).await,

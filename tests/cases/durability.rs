@@ -5,6 +5,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 
 use crate::lasting::{Place, Process, Refused};
+use crate::support::rings::{Chunk, chunks, load};
 use crate::support::{Client, Random, Value, wait_until};
 use crate::{many, yes};
 
@@ -554,6 +555,114 @@ fn c132_lives_in_the_log() {
         in_background(&mut client, "BGREWRITEAOF");
         server.kill();
     }
+}
+
+/// A ring of several chunks, as it is dumped.
+fn large_ring(client: &mut Client) -> Vec<Chunk> {
+    assert!(client.cmd("CHAIN.RESERVE from 1e-12 120000 LINKS 3") == "OK");
+    many(client, "CHAIN.MADD", "from", 0..150_000);
+    let dump = chunks(client, "from");
+    assert!(dump.len() >= 3 && client.cmd("DEL from") == 1);
+    dump
+}
+
+/// So many bytes of the key's ring have come.
+#[track_caller]
+fn loaded_bytes(client: &mut Client, key: &str) -> u64 {
+    let reply = client.cmd(&format!("CHAIN.CARD {key}"));
+    let text = reply.error().strip_prefix("ERR filter is being loaded: ").and_then(|text| text.split(' ').next());
+    text.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("{reply:?}"))
+}
+
+/// A rewrite of the log, a snapshot or another name do not disturb a load; a restart, whatever it reads, begins it anew.
+#[test]
+fn the_load_of_a_ring_goes_on() {
+    let place = Place::new(&["--save", "", "--appendonly", "yes", "--appendfsync", "always"]);
+    let server = place.start();
+    let mut client = server.client();
+    let dump = large_ring(&mut client);
+    assert!(load(&mut client, "k", &dump[0]) == "OK" && client.cmd("PEXPIREAT k 4000000000000") == 1);
+    server.kill();
+    let server = place.start();
+    let mut client = server.client();
+    assert!(loaded_bytes(&mut client, "k") == 0);
+    for (n, between) in ["BGREWRITEAOF", "BGSAVE"].into_iter().enumerate() {
+        assert!(load(&mut client, "k", &dump[1]) == "OK");
+        let bytes = loaded_bytes(&mut client, "k");
+        in_background(&mut client, between);
+        let name = format!("k:{n}");
+        assert!(client.cmd(&format!("COPY k {name}")) == 1);
+        assert!(bytes > 0 && loaded_bytes(&mut client, "k") == bytes && loaded_bytes(&mut client, &name) == 0);
+    }
+    assert!(client.cmd("RENAME k renamed") == "OK");
+    server.kill();
+    // From a base with a load in it, and what came behind.
+    let server = place.start();
+    let mut client = server.client();
+    for key in ["renamed", "k:0", "k:1"] {
+        assert!(loaded_bytes(&mut client, key) == 0 && client.cmd(&format!("PEXPIRETIME {key}")) == 4_000_000_000_000);
+    }
+    assert!(client.cmd("EXISTS k") == 0);
+    for chunk in &dump[1..] {
+        assert!(load(&mut client, "renamed", chunk) == "OK");
+    }
+    server.kill();
+    // The end of it is in the log, and then in a base.
+    for _ in 0..2 {
+        let server = place.start();
+        let mut client = server.client();
+        assert!(chunks(&mut client, "renamed") == dump && client.cmd("PEXPIRETIME renamed") == 4_000_000_000_000);
+        assert!(loaded_bytes(&mut client, "k:0") == 0);
+        in_background(&mut client, "BGREWRITEAOF");
+        server.kill();
+    }
+    // The snapshot from before.
+    std::fs::rename(place.dir().join("appendonlydir"), place.dir().join("away")).expect("the log");
+    let server = place.start_with(&["--appendonly", "no"]);
+    let mut client = server.client();
+    assert!(loaded_bytes(&mut client, "k") == 0 && client.cmd("DBSIZE") == 2);
+    for chunk in &dump {
+        assert!(load(&mut client, "k", chunk) == "OK");
+    }
+    assert!(chunks(&mut client, "k") == dump);
+}
+
+/// Profiles come back from each file, and are no keys: what empties databases leaves them.
+#[test]
+fn profiles_of_rings_stay() {
+    let place = Place::new(&["--save", "", "--appendonly", "yes", "--appendfsync", "always"]);
+    let mut expected = Value::Null;
+    for (n, before_the_crash) in ["", "BGREWRITEAOF", "FLUSHALL", "SWAPDB 0 1", "BGSAVE"].into_iter().enumerate() {
+        let server = place.start();
+        let mut client = server.client();
+        assert!(n == 0 || client.cmd("CHAIN.PROFILE LIST") == expected, "{n}");
+        assert!(client.cmd(&format!("CHAIN.PROFILE SET p{n}: LINKS {} IDLE {}", 3 + n, 1000 + n)) == "OK");
+        assert!(client.cmd(&format!("CHAIN.PROFILE SET last: CAPACITY {} DUAL", 10 + n)) == "OK");
+        client.cmd("MULTI");
+        client.cmd(&format!("CHAIN.PROFILE SET gone{n}: CLOCK EVENT PWINDOW 60"));
+        client.cmd(&format!("CHAIN.ADD gone{n}:k a AT 1000"));
+        client.cmd(&format!("CHAIN.PROFILE DEL gone{n}:"));
+        assert!(client.cmd("EXEC").array().iter().all(|reply| !matches!(reply, Value::Error(_))));
+        match before_the_crash {
+            "" => {}
+            "BGREWRITEAOF" | "BGSAVE" => in_background(&mut client, before_the_crash),
+            line => assert!(client.cmd(line) == "OK"),
+        }
+        assert!(client.cmd(&format!("CHAIN.ADD p{n}:k a")) == 1 && client.cmd("CHAIN.ADD last:k a").truth());
+        expected = client.cmd("CHAIN.PROFILE LIST");
+        assert_eq!(expected.array().len(), 2 * (n + 2));
+        client.cmd("DEL last:k");
+        server.kill();
+    }
+    let server = place.start();
+    let mut client = server.client();
+    assert!(client.cmd("CHAIN.PROFILE LIST") == expected && client.cmd("TTL p4:k").int() > 900);
+    assert!(*client.cmd("CHAIN.INFO p4:k").field("Number of links") == 7);
+    server.kill();
+    // And from the snapshot.
+    std::fs::rename(place.dir().join("appendonlydir"), place.dir().join("away")).expect("the log");
+    let server = place.start_with(&["--appendonly", "no"]);
+    assert!(server.client().cmd("CHAIN.PROFILE LIST") == expected);
 }
 
 #[test]

@@ -307,3 +307,26 @@ fn exports() {
     client.cmd("CHAIN.ADD k a");
     assert_ne!(client.cmd(&format!("CHAIN.EXPORT k NEWER {version}")), Value::Null);
 }
+
+/// A large export is made in steps from the ring as it was; others go on with the key meanwhile, and may delete it.
+#[test]
+fn large_exports() {
+    let world = World::new();
+    let (mut client, mut other) = (world.client(), world.client());
+    for meanwhile in [&["CHAIN.ADD k new", "CHAIN.ROTATE k"][..], &["CHAIN.CLEAR k", "CHAIN.ADD k new"], &["DEL k"]] {
+        client.cmd("DEL k");
+        large(&mut client, "k");
+        for line in ["MULTI", "CHAIN.EXPORT k"] {
+            client.cmd(line);
+        }
+        let at_once = client.cmd("EXEC").array()[0].clone();
+        let exported = client.interrupted(&["CHAIN.EXPORT", "k"], || {
+            for line in meanwhile {
+                assert!(!other.waits(line) && !matches!(other.cmd(line), Value::Error(_)), "{line}");
+            }
+        });
+        assert!(exported == at_once, "{meanwhile:?}");
+        let ring = ExportedRing::read(exported.bulk()).expect("a sound export");
+        assert!((100_000..150_000).all(|n| ring.contains(format!("item:{n}").as_bytes())));
+    }
+}

@@ -147,14 +147,36 @@ fn rates() {
     }
 }
 
-/// Large rings are counted in steps.
+/// A ring of many links is told in steps; what happens meanwhile is not in it.
+#[test]
+fn rings_of_many_links() {
+    let world = World::new();
+    let (mut client, mut other) = (world.client(), world.client());
+    client.cmd("CHAIN.RESERVE k 0.01 1 PWINDOW 1023 LINKS 1024 CLOCK EVENT");
+    for at in 0..700 {
+        client.cmd(&format!("CHAIN.ADD k {at} AT {at}"));
+    }
+    for line in ["MULTI", "CHAIN.STATS k"] {
+        client.cmd(line);
+    }
+    let at_once = client.cmd("EXEC").array()[0].clone();
+    assert!(at_once.field("links").array().len() == 700);
+    let stats = client.interrupted(&["CHAIN.STATS", "k"], || assert!(other.cmd("CHAIN.ADD k new AT 900") == 1));
+    assert_eq!(stats, at_once);
+}
+
+/// How many bits of a large ring are set is known: nobody waits for its figures.
 #[test]
 fn large_rings() {
-    let world = World::new();
-    let mut client = world.client();
+    let mut client = World::new().client();
     client.cmd("CHAIN.RESERVE k 0.01 4000000 LINKS 3");
     client.call(&with_items("CHAIN.MADD k", 0..100_000));
-    let stats = client.interrupted(&["CHAIN.STATS", "k"], || {});
-    assert!(*stats.field("links").array()[0].field("items") == 100_000);
-    assert!(client.cmd("CHAIN.CARD k") == 100_000);
+    let stats = client.cmd("CHAIN.STATS k");
+    let link = &stats.field("links").array()[0];
+    assert!(*link.field("items") == 100_000 && client.cmd("CHAIN.CARD k") == 100_000);
+    // The share that so many throws are expected to set, within a hundredth of it.
+    let fill: f64 = link.field("fill").text().parse().expect("a number");
+    let throws = 100_000.0 * link.field("hashes").int() as f64;
+    let expected = 1.0 - (-throws / link.field("bits").int() as f64).exp();
+    assert!((fill - expected).abs() < expected / 100.0, "{fill} {expected}");
 }

@@ -249,6 +249,33 @@ fn large_rings() {
     }
 }
 
+/// What a merge in steps gives is what one at once does, and others go on between the steps.
+#[test]
+fn steps_make_no_difference() {
+    let world = World::new();
+    let (mut client, mut other) = (world.client(), world.client());
+    let options = ["", "DUAL", "WINDOW 60 LINKS 3", "WINDOW 60 LINKS 3 BOUNDED"];
+    for (n, options) in options.into_iter().enumerate() {
+        let [a, b] = ["a", "b"].map(|key| format!("{key}{n}"));
+        for (key, from) in [(&a, 0), (&b, 60_000)] {
+            client.cmd(&format!("CHAIN.RESERVE {key} 0.0001 500000 {options}"));
+            client.call(&with_items(&format!("CHAIN.MADD {key}"), from..from + 110_000));
+        }
+        client.cmd(&format!("COPY {a} once"));
+        client.cmd("MULTI");
+        client.cmd(&format!("CHAIN.MERGE once {b} FORCE"));
+        assert!(client.cmd("EXEC").array()[0] == "OK", "{options}");
+        let merged = client.interrupted(&["CHAIN.MERGE", &a, &b, "FORCE"], || {
+            assert!(other.waits(&format!("CHAIN.ADD {b} x")));
+            assert!(other.cmd(&format!("CHAIN.ADD elsewhere{n} x")) == 1);
+        });
+        assert!(merged == "OK", "{options}");
+        assert_eq!(client.chunks(&a), client.chunks("once"), "{options}");
+        assert_eq!(known(&mut client, &a, 0..170_000), 170_000, "{options}");
+        client.cmd("DEL once");
+    }
+}
+
 /// A merge does not make more arrays than a dump may have.
 #[test]
 fn arrays_of_a_window_have_an_end() {

@@ -3,25 +3,9 @@
 use std::process::Command;
 
 use crate::lasting::Place;
+use crate::support::rings::{Chunk, chunks, load};
 use crate::support::{Client, Server, Value, wait_until};
 use crate::world::{with_items, yes};
-
-fn chunks(client: &mut Client, key: &str) -> Vec<(i64, Vec<u8>)> {
-    let (mut cursor, mut chunks) = (0, Vec::new());
-    loop {
-        let reply = client.cmd(&format!("CHAIN.SCANDUMP {key} {cursor}"));
-        cursor = reply.array()[0].int();
-        if cursor == 0 {
-            return chunks;
-        }
-        chunks.push((cursor, reply.array()[1].bulk().to_vec()));
-    }
-}
-
-fn load(client: &mut Client, key: &str, (cursor, data): &(i64, Vec<u8>)) -> Value {
-    let cursor = cursor.to_string();
-    client.call(&[b"CHAIN.LOADCHUNK", key.as_bytes(), cursor.as_bytes(), data])
-}
 
 /// Rings of all kinds, small and large.
 fn fill(client: &mut Client) -> Vec<String> {
@@ -62,7 +46,7 @@ fn fill(client: &mut Client) -> Vec<String> {
     keys
 }
 
-type Seen = (Vec<Vec<(i64, Vec<u8>)>>, Vec<Value>, Value);
+type Seen = (Vec<Vec<Chunk>>, Vec<Value>, Value);
 
 /// The bytes of all rings, their lives, and the profiles.
 fn seen(client: &mut Client, keys: &[String]) -> Seen {

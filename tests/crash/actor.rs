@@ -1,10 +1,13 @@
 //! A client that changes keys of its own and shared ones, and knows after each reply what it was promised.
 
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
-use super::model::{Batch, Bits, CHAOS_DB, Counts, Key, Name, Op, SHARED_DB, State, own_dbs};
+use super::model::{
+    Batch, Bits, CHAOS_DB, Counts, Dump, Key, Name, Op, SHARED_DB, State, large_dump, own_dbs, profiles,
+};
 use super::requests::{Requests, agrees};
 use crate::support::{Client, Random, Value};
 
@@ -204,13 +207,13 @@ impl Actor {
     /// A name that may be written over, or used for a new key: not one whose life is about to end.
     fn free_name(&mut self) -> Option<Name> {
         let name = self.own_name();
-        self.state.0.get(&name).is_none_or(is_usable).then_some(name)
+        self.state.keys.get(&name).is_none_or(is_usable).then_some(name)
     }
 
     fn usable_name(&mut self) -> Option<Name> {
         let names: Vec<Name> = self
             .state
-            .0
+            .keys
             .iter()
             .filter(|((db, _), key)| *db != SHARED_DB && is_usable(key))
             .map(|(n, _)| n.clone())
@@ -220,7 +223,12 @@ impl Actor {
 
     /// Whether a key of this name is a ring, or is none; or there is no such key.
     fn is_kind(&self, name: &Name, ring: bool) -> bool {
-        self.state.0.get(name).is_none_or(|key| key.ring == ring)
+        self.state.keys.get(name).is_none_or(|key| key.ring == ring)
+    }
+
+    /// A ring that has this.
+    fn ring_with(&mut self, has: impl Fn(&Key) -> bool) -> Option<Name> {
+        self.usable_name().filter(|name| has(&self.state.keys[name]))
     }
 
     fn plan(&mut self) -> Op {
@@ -234,9 +242,12 @@ impl Actor {
     }
 
     fn try_plan(&mut self) -> Option<Op> {
-        let half_loaded = self.state.0.iter().find(|(_, key)| key.bits != Bits::Whole).map(|(name, _)| name.clone());
-        if let Some(name) = half_loaded {
-            return Some(Op::Delete(vec![name]));
+        let half_loaded = self.state.keys.iter().find(|(_, key)| key.bits != Bits::Whole && key.load.is_none());
+        if let Some((name, _)) = half_loaded {
+            return Some(Op::Delete(vec![name.clone()]));
+        }
+        if self.random.percent(20) {
+            return if self.random.percent(50) { self.plan_load() } else { self.plan_ring() };
         }
         Some(match self.random.below(100) {
             0..=24 => Op::Add(shared_name(self.next_batch), self.batch(1), false),
@@ -251,15 +262,20 @@ impl Actor {
             }
             47..=52 => {
                 let (name, items) = (self.free_name().filter(|name| self.is_kind(name, true))?, self.batch_size());
+                self.state.keys.get(&name).is_none_or(|key| key.takes(items)).then_some(())?;
                 Op::AddToRing(name, self.batch(items))
             }
             53..=54 => {
-                let from = self.usable_name().filter(|name| self.is_kind(name, true))?;
-                let to = self.free_name().filter(|to| to.0 == from.0 && self.is_kind(to, true) && *to != from)?;
+                let from = self.ring_with(|key| key.ring && key.is_window())?;
+                let key = &self.state.keys[&from];
+                let shape = (key.capacity, key.links);
+                let to = self.free_name().filter(|to| to.0 == from.0 && *to != from)?;
+                let fits = |to: &Key| to.ring && to.is_window() && (to.capacity, to.links) == shape;
+                self.state.keys.get(&to).is_none_or(fits).then_some(())?;
                 Op::Merge(to, from.1)
             }
             55..=62 => {
-                let name = self.free_name().filter(|name| !self.state.0.contains_key(name))?;
+                let name = self.free_name().filter(|name| !self.state.keys.contains_key(name))?;
                 let capacities = [(30, 10), (30, 300), (20, 5_000), (15, 20_000), (5, 400_000)];
                 Op::Reserve(name, *self.random.weighted(&capacities))
             }
@@ -271,7 +287,7 @@ impl Actor {
             73..=78 => {
                 let (from, to) = (self.usable_name()?, self.free_name()?);
                 let target = (from.0, to.1);
-                let is_free = from != target && self.state.0.get(&target).is_none_or(is_usable);
+                let is_free = from != target && self.state.keys.get(&target).is_none_or(is_usable);
                 is_free.then_some(Op::Rename(from, target.1))?
             }
             79..=84 => {
@@ -281,11 +297,11 @@ impl Actor {
             85..=88 => {
                 let (db, key) = self.usable_name()?;
                 let other = own_dbs(self.id).into_iter().find(|other| *other != db)?;
-                (!self.state.0.contains_key(&(other, key.clone()))).then_some(Op::Move((db, key), other))?
+                (!self.state.keys.contains_key(&(other, key.clone()))).then_some(Op::Move((db, key), other))?
             }
             89..=94 => {
                 let name = self.usable_name()?;
-                let has_life = self.state.0[&name].life.is_some();
+                let has_life = self.state.keys[&name].life.is_some();
                 let life = (!has_life).then(|| now_ms() + LONG_MS + self.random.below(1000) as u64);
                 Op::Life(name, life)
             }
@@ -294,9 +310,65 @@ impl Actor {
         })
     }
 
+    /// What there is for rings only.
+    fn plan_ring(&mut self) -> Option<Op> {
+        Some(match self.random.below(12) {
+            0..=2 => {
+                let (db, prefixes) = (own_dbs(self.id)[self.random.below(2)], profiles(self.id));
+                let name = (db, format!("{}{}", self.random.pick(&prefixes), self.random.below(3)));
+                let (is_new, items) = (!self.state.keys.contains_key(&name), self.batch_size());
+                let key = self.state.keys.get(&name).cloned().or_else(|| self.state.by_profile(&name.1))?;
+                (is_usable(&key) && key.ring && key.takes(items)).then_some(())?;
+                let batch = self.batch(items);
+                Op::AddByProfile(name, batch, is_new.then(|| Box::new(key)))
+            }
+            3..=5 => {
+                let prefix = self.random.pick(&profiles(self.id)).clone();
+                let is_there = self.state.profiles.contains_key(&prefix);
+                let capacity = 4 * (10 + self.random.below(90) as u64);
+                Op::Profile(prefix, (!is_there || self.random.percent(70)).then_some(capacity))
+            }
+            6 => {
+                let name = self.free_name().filter(|name| !self.state.keys.contains_key(name))?;
+                Op::ReserveRing(name)
+            }
+            7..=8 => Op::Rotate(self.ring_with(|key| key.ring && key.turns.is_some())?),
+            9..=10 => {
+                let name = self.ring_with(|key| key.ring && key.before == 0)?;
+                let (links, present) = (2 + self.random.below(8) as u64, self.state.keys[&name].links);
+                (links != present).then_some(Op::Links(name, present, links))?
+            }
+            _ => Op::Clear(self.ring_with(|key| key.ring && key.before == 0)?),
+        })
+    }
+
+    /// The next chunk of a ring that is being loaded, or one more time a chunk from before, or what may happen to its key.
+    fn plan_load(&mut self) -> Option<Op> {
+        let loading = self.state.keys.iter().filter_map(|(name, key)| Some((name.clone(), key.load.clone()?)));
+        let loading: Vec<_> = loading.collect();
+        if loading.is_empty() {
+            let name = self.free_name().filter(|name| !self.state.keys.contains_key(name))?;
+            let (key, dump) = large_dump();
+            // It has megabytes.
+            return self.random.percent(5).then(|| Op::RingHeader(name, Box::new(key), dump));
+        }
+        let (name, (dump, taken)) = self.random.pick(&loading).clone();
+        Some(match self.random.below(20) {
+            0..=12 => Op::RingChunk(name, dump, taken),
+            13 => Op::RingChunk(name, dump, self.random.below(taken)),
+            14..=15 => {
+                let to = self.free_name().filter(|to| to.0 == name.0)?;
+                Op::Rename(name, to.1)
+            }
+            16..=17 => Op::Copy(name, self.free_name()?),
+            18 => Op::Life(name, Some(now_ms() + LONG_MS)),
+            _ => Op::Delete(vec![name]),
+        })
+    }
+
     /// Give a key a life that ends soon, or take that away again, or see that it has ended.
     fn short_life(&mut self, client: &mut Client, board: &Board) -> io::Result<()> {
-        let short = self.state.0.iter().find(|(_, key)| !is_usable(key) && key.bits == Bits::Whole);
+        let short = self.state.keys.iter().find(|(_, key)| !is_usable(key) && key.bits == Bits::Whole);
         let Some((name, key)) = short.map(|(name, key)| (name.clone(), key.clone())) else {
             let Some(name) = self.usable_name() else { return Ok(()) };
             let op = Op::Life(name, Some(now_ms() + 1 + self.random.below(SHORT_MS as usize) as u64));
@@ -343,7 +415,7 @@ impl Actor {
     /// A key by way of its dump.
     fn restore(&mut self, client: &mut Client, board: &Board) -> io::Result<()> {
         let (Some(from), Some(to)) = (self.usable_name(), self.free_name()) else { return Ok(()) };
-        let key = self.state.0[&from].clone();
+        let key = self.state.keys[&from].clone();
         if key.capacity > 50_000 && self.random.percent(90) {
             return Ok(());
         }
@@ -357,11 +429,14 @@ impl Actor {
     /// The same in pieces.
     fn load(&mut self, client: &mut Client, board: &Board) -> io::Result<()> {
         let (Some(from), Some(to)) = (self.usable_name(), self.free_name()) else { return Ok(()) };
-        let key = self.state.0[&from].clone();
-        if key.capacity > 50_000 || key.ring {
+        let key = self.state.keys[&from].clone();
+        if key.capacity > 50_000 {
             return Ok(());
         }
         self.select(client, from.0)?;
+        if key.ring {
+            return self.load_ring(client, board, &from.1, to, key);
+        }
         let (mut iterator, mut pieces) = (0, Vec::new());
         loop {
             let words: [&[u8]; 3] = [b"BF.SCANDUMP", from.1.as_bytes(), &iterator.to_string().into_bytes()];
@@ -373,7 +448,7 @@ impl Actor {
             pieces.push((iterator, reply.array()[1].bulk().to_vec()));
         }
         let mut ops = Vec::new();
-        if self.state.0.contains_key(&to) {
+        if self.state.keys.contains_key(&to) {
             ops.push(Op::Delete(vec![to.clone()]));
         }
         let last = pieces.len() - 1;
@@ -382,6 +457,30 @@ impl Actor {
                 0 => Op::Header(to.clone(), Box::new(key.clone()), data),
                 _ => Op::Chunk(to.clone(), iterator, data, place == last),
             });
+        }
+        ops.iter().for_each(|op| self.state.apply(op));
+        self.send(client, board, &ops)
+    }
+
+    /// The same with a ring: its chunks come at once, or one by one between other changes.
+    fn load_ring(&mut self, client: &mut Client, board: &Board, from: &str, to: Name, key: Key) -> io::Result<()> {
+        let (mut cursor, mut pieces) = (0, Vec::new());
+        loop {
+            let words: [&[u8]; 3] = [b"CHAIN.SCANDUMP", from.as_bytes(), &cursor.to_string().into_bytes()];
+            let reply = self.call(client, &words)?;
+            cursor = reply.array()[0].int();
+            if cursor == 0 {
+                break;
+            }
+            pieces.push((cursor, reply.array()[1].bulk().to_vec()));
+        }
+        let (dump, mut ops) = (Arc::new(Dump(pieces)), Vec::new());
+        if self.state.keys.contains_key(&to) {
+            ops.push(Op::Delete(vec![to.clone()]));
+        }
+        ops.push(Op::RingHeader(to.clone(), Box::new(key), dump.clone()));
+        if self.random.percent(40) {
+            ops.extend((1..dump.0.len()).map(|chunk| Op::RingChunk(to.clone(), dump.clone(), chunk)));
         }
         ops.iter().for_each(|op| self.state.apply(op));
         self.send(client, board, &ops)
@@ -410,7 +509,7 @@ impl Actor {
         let key = format!("chaos:{}", self.random.below(5));
         let other = format!("chaos:{}", self.random.below(5));
         let item = self.random.below(100_000);
-        let line = match self.random.below(24) {
+        let line = match self.random.below(25) {
             0..=3 => format!("BF.ADD {key} {item}"),
             4 => {
                 let items: Vec<String> = (item..item + 400).map(|item| item.to_string()).collect();
@@ -435,6 +534,13 @@ impl Actor {
             20 => format!("CHAIN.CLEAR {key}"),
             21 => format!("CHAIN.MERGE {key} {other} FORCE"),
             22 => format!("CHAIN.PROFILE SET {key} LINKS {}", 2 + item % 7),
+            23 => {
+                // A load that never ends, unless somebody ends it.
+                let (_, dump) = large_dump();
+                let (cursor, header) = &dump.0[0];
+                let cursor = cursor.to_string();
+                return client.try_call(&[b"CHAIN.LOADCHUNK", key.as_bytes(), cursor.as_bytes(), header]).map(drop);
+            }
             _ => return self.chaos_group(client, &key, &other),
         };
         let words: Vec<&str> = line.split(' ').collect();

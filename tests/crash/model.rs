@@ -1,6 +1,8 @@
 //! What a client expects of its own keys: each change, and the keys after it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::{Arc, OnceLock};
 
 /// A key: its database and its name.
 pub type Name = (usize, String);
@@ -15,12 +17,17 @@ pub fn own_dbs(client: usize) -> [usize; 2] {
     [FIRST_OWN_DB + 2 * client, FIRST_OWN_DB + 2 * client + 1]
 }
 
+/// The prefixes of names for which a client sets profiles: no other has keys that begin so.
+pub fn profiles(client: usize) -> [String; 2] {
+    [format!("seen{client}:"), format!("seen{client}:a")]
+}
+
 /// How far a filter is loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bits {
     /// All of it.
     Whole,
-    /// Nothing but the header.
+    /// Nothing but the header. A ring is that until its last chunk is there.
     Hollow,
     /// Any part.
     Some,
@@ -47,6 +54,33 @@ impl Batch {
 /// The end of a life of which it is not known whether PERSIST came before it.
 pub const MAYBE: u64 = u64::MAX;
 
+/// A dump of a ring: each chunk and the cursor that came with it, the header first.
+#[derive(PartialEq)]
+pub struct Dump(pub Vec<(i64, Vec<u8>)>);
+
+impl fmt::Debug for Dump {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} chunks", self.0.len())
+    }
+}
+
+static LARGE_DUMP: OnceLock<Arc<Dump>> = OnceLock::new();
+
+/// A ring of several chunks, and its dump.
+pub fn large_dump() -> (Key, Arc<Dump>) {
+    let key = Key { ring: true, links: 3, turns: None, before: LARGE_ITEMS, ..Key::new(LARGE_CAPACITY) };
+    (key, LARGE_DUMP.get().expect("it was made").clone())
+}
+
+/// The same: `make` takes it from a server, once.
+pub fn make_large_dump(make: impl FnOnce() -> Dump) {
+    LARGE_DUMP.get_or_init(|| Arc::new(make()));
+}
+
+/// What is in it.
+pub const LARGE_CAPACITY: u64 = 120_000;
+pub const LARGE_ITEMS: u64 = 150_000;
+
 /// A filter as its client expects it. On a shared one these are only the client's own items.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Key {
@@ -55,17 +89,90 @@ pub struct Key {
     pub life: Option<u64>,
     pub bits: Bits,
     pub capacity: u64,
-    /// It is a ring, of a window that outlasts the test.
+    /// It is a ring: of a window that outlasts the test, or by count.
     pub ring: bool,
+    /// Its links.
+    pub links: u64,
+    /// Of a ring by count, which turns when it is told to: the last batch before each turn, for the links that are there.
+    pub turns: Option<Vec<u64>>,
+    /// Items that are in no batch.
+    pub before: u64,
+    /// What a ring is loaded from, and how many of the chunks were taken.
+    pub load: Option<(Arc<Dump>, usize)>,
     /// How many items it has is an estimate.
     pub merged: bool,
 }
 
 impl Key {
     pub fn new(capacity: u64) -> Self {
-        Self { batches: BTreeSet::new(), life: None, bits: Bits::Whole, capacity, ring: false, merged: false }
+        Self {
+            batches: BTreeSet::new(),
+            life: None,
+            bits: Bits::Whole,
+            capacity,
+            ring: false,
+            links: 0,
+            turns: None,
+            before: 0,
+            load: None,
+            merged: false,
+        }
+    }
+
+    /// A ring of a window.
+    pub fn window(capacity: u64) -> Self {
+        Self { ring: true, links: DEFAULT_LINKS, ..Self::new(capacity) }
+    }
+
+    pub fn is_window(&self) -> bool {
+        self.turns.is_none() && self.before == 0
+    }
+
+    /// Whether it can take so many items more and does not turn by itself.
+    pub fn takes(&self, items: u64) -> bool {
+        let Some(turns) = &self.turns else { return self.before == 0 };
+        let last = turns.last().copied().unwrap_or(0);
+        let active = self.batches.iter().filter(|batch| batch.number > last);
+        active.map(|batch| batch.items).sum::<u64>() + items <= self.capacity / (self.links - 1)
+    }
+
+    /// A new link of a ring by count.
+    fn rotate(&mut self) {
+        let last = self.batches.last().map(|batch| batch.number);
+        let Some(turns) = &mut self.turns else { return };
+        // Nothing was ever written: there is no link.
+        let Some(last) = last.max(turns.last().copied()) else { return };
+        turns.push(last);
+        self.forget();
+    }
+
+    fn set_links(&mut self, links: u64) {
+        self.capacity = self.capacity / (self.links - 1) * (links - 1);
+        self.links = links;
+        self.forget();
+    }
+
+    /// Links beyond their number go.
+    fn forget(&mut self) {
+        let Some(turns) = &mut self.turns else { return };
+        while turns.len() as u64 >= self.links {
+            let last = turns.remove(0);
+            self.batches.retain(|batch| batch.number > last);
+        }
+    }
+
+    fn clear(&mut self) {
+        self.batches.clear();
+        self.turns.iter_mut().for_each(Vec::clear);
+        self.merged = false;
     }
 }
+
+/// Links of a ring if nothing else is said.
+const DEFAULT_LINKS: u64 = 5;
+/// A ring by count.
+pub const COUNT_CAPACITY: u64 = 8_000;
+pub const COUNT_LINKS: u64 = 3;
 
 /// The items that a ring is made for; its slices grow.
 pub const RING_CAPACITY: u64 = 300;
@@ -81,6 +188,19 @@ pub enum Op {
     Add(Name, Batch, bool),
     /// CHAIN.INSERT, which may make the ring.
     AddToRing(Name, Batch),
+    /// CHAIN.MADD, and the ring that it makes by a profile, if there is none.
+    AddByProfile(Name, Batch, Option<Box<Key>>),
+    /// A profile is set, with this capacity, or deleted.
+    Profile(String, Option<u64>),
+    /// A ring by count.
+    ReserveRing(Name),
+    Rotate(Name),
+    /// CHAIN.EXTEND or CHAIN.SHRINK from so many links to so many.
+    Links(Name, u64, u64),
+    Clear(Name),
+    /// The first chunk of a ring's dump; then each other by its number, perhaps more than once.
+    RingHeader(Name, Box<Key>, Arc<Dump>),
+    RingChunk(Name, Arc<Dump>, usize),
     /// CHAIN.MERGE into the first of these rings, both of one database.
     Merge(Name, String),
     Delete(Vec<Name>),
@@ -107,7 +227,7 @@ impl Op {
     /// The batches that it adds, in order.
     pub fn batches(&self) -> Vec<Batch> {
         match self {
-            Op::Add(_, batch, _) | Op::AddToRing(_, batch) => vec![*batch],
+            Op::Add(_, batch, _) | Op::AddToRing(_, batch) | Op::AddByProfile(_, batch, _) => vec![*batch],
             Op::Group(ops) => ops.iter().flat_map(Op::batches).collect(),
             _ => Vec::new(),
         }
@@ -143,13 +263,22 @@ impl Counts {
     }
 }
 
-/// All keys of a client.
+/// All keys of a client, and the capacities of its profiles.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct State(pub BTreeMap<Name, Key>);
+pub struct State {
+    pub keys: BTreeMap<Name, Key>,
+    pub profiles: BTreeMap<String, u64>,
+}
 
 impl State {
+    /// The ring that a command makes by itself, if a profile says so.
+    pub fn by_profile(&self, key: &str) -> Option<Key> {
+        let fitting = self.profiles.iter().filter(|(prefix, _)| key.starts_with(*prefix));
+        fitting.max_by_key(|(prefix, _)| prefix.len()).map(|(_, capacity)| Key::window(*capacity))
+    }
+
     pub fn apply(&mut self, op: &Op) {
-        let keys = &mut self.0;
+        let keys = &mut self.keys;
         let mut edit = |name: &Name, change: &mut dyn FnMut(&mut Key)| change(keys.get_mut(name).expect("a key"));
         match op {
             Op::Life(name, life) => edit(name, &mut |key| key.life = *life),
@@ -161,9 +290,36 @@ impl State {
                 keys.entry(name.clone()).or_insert_with(|| Key::new(DEFAULT_CAPACITY)).batches.insert(*batch);
             }
             Op::AddToRing(name, batch) => {
-                let made = || Key { ring: true, ..Key::new(RING_CAPACITY) };
+                let made = || Key::window(RING_CAPACITY);
                 keys.entry(name.clone()).or_insert_with(made).batches.insert(*batch);
             }
+            Op::AddByProfile(name, batch, made) => {
+                let key = keys.entry(name.clone()).or_insert_with(|| (**made.as_ref().expect("a profile")).clone());
+                key.batches.insert(*batch);
+            }
+            Op::Profile(prefix, Some(capacity)) => drop(self.profiles.insert(prefix.clone(), *capacity)),
+            Op::Profile(prefix, None) => drop(self.profiles.remove(prefix)),
+            Op::ReserveRing(name) => {
+                let (links, turns) = (COUNT_LINKS, Some(Vec::new()));
+                keys.insert(name.clone(), Key { ring: true, links, turns, ..Key::new(COUNT_CAPACITY) });
+            }
+            Op::Rotate(name) => edit(name, &mut Key::rotate),
+            Op::Links(name, _, links) => edit(name, &mut |key| key.set_links(*links)),
+            Op::Clear(name) => edit(name, &mut Key::clear),
+            Op::RingHeader(name, key, dump) => {
+                // That of an empty ring is all there is.
+                let is_whole = dump.0.len() == 1;
+                let bits = if is_whole { Bits::Whole } else { Bits::Hollow };
+                let load = (!is_whole).then(|| (dump.clone(), 1));
+                keys.insert(name.clone(), Key { bits, life: None, load, ..(**key).clone() });
+            }
+            Op::RingChunk(name, dump, chunk) if *chunk + 1 == dump.0.len() => {
+                edit(name, &mut |key| (key.bits, key.load) = (Bits::Whole, None));
+            }
+            Op::RingChunk(name, dump, chunk) => edit(name, &mut |key| {
+                let taken = key.load.as_ref().map_or(0, |(_, taken)| *taken);
+                key.load = Some((dump.clone(), taken.max(*chunk + 1)));
+            }),
             Op::Merge(to, from) => {
                 let from = keys[&(to.0, from.clone())].clone();
                 let made = || Key { batches: BTreeSet::new(), life: None, ..from.clone() };
@@ -179,7 +335,9 @@ impl State {
                 keys.insert((from.0, to.clone()), key);
             }
             Op::Copy(from, to) => {
-                let key = keys[from].clone();
+                let mut key = keys[from].clone();
+                // The load of a copy begins anew.
+                key.load.iter_mut().for_each(|(_, taken)| *taken = 1);
                 keys.insert(to.clone(), key);
             }
             Op::Move(name, db) => {

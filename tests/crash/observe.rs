@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::actor::now_ms;
-use super::model::{Batch, Bits, Counts, Key, MAYBE, Name, Op, SHARED_DB, State, own_dbs};
+use super::model::{Batch, Bits, Counts, Key, MAYBE, Name, Op, SHARED_DB, State, own_dbs, profiles};
 use crate::support::{Client, Value};
 
 /// A key as it was found.
@@ -11,6 +11,10 @@ pub struct Found {
     card: u64,
     capacity: u64,
     life: Option<u64>,
+    /// Links of a ring.
+    links: u64,
+    /// It is a ring whose load is not over.
+    loading: bool,
     /// How many items of these batches are there.
     batches: BTreeMap<Batch, u64>,
 }
@@ -30,6 +34,7 @@ impl Found {
 /// The keys of a client as they were found.
 pub struct Sight {
     keys: BTreeMap<Name, Found>,
+    profiles: BTreeMap<String, u64>,
     from: u64,
     to: u64,
 }
@@ -38,7 +43,7 @@ pub struct Sight {
 fn possible(base: &State, journal: &[Op]) -> BTreeMap<Name, BTreeSet<Batch>> {
     let (mut state, mut all) = (base.clone(), BTreeMap::<Name, BTreeSet<Batch>>::new());
     let mut note = |state: &State| {
-        for (name, key) in &state.0 {
+        for (name, key) in &state.keys {
             let batches = all.entry(name.clone()).or_default();
             if batches.len() < key.batches.len() || !key.batches.is_subset(batches) {
                 batches.extend(&key.batches);
@@ -69,12 +74,15 @@ impl Sight {
                 keys.insert(name, found);
             }
         }
-        Self { keys, from, to: now_ms() }
+        let own = profiles(id).map(|prefix| (client.cmd(&format!("CHAIN.PROFILE GET {prefix}")), prefix));
+        let own = own.into_iter().filter(|(profile, _)| *profile != Value::Null);
+        let profiles = own.map(|(profile, prefix)| (prefix, profile.field("capacity").int() as u64)).collect();
+        Self { keys, profiles, from, to: now_ms() }
     }
 
     /// Why this is not that state, if it is not.
     pub fn check(&self, state: &State, counts: &Counts) -> Result<(), String> {
-        for (name, key) in &state.0 {
+        for (name, key) in &state.keys {
             match self.keys.get(name) {
                 Some(found) => self.check_key(name, key, found, counts).map_err(|why| format!("{name:?}: {why}"))?,
                 None if key.life.is_some_and(|life| life <= self.to || life == MAYBE) => {}
@@ -84,10 +92,11 @@ impl Sight {
         let unexpected = |(name, found): &(&Name, &Found)| {
             // A shared filter is there before its client adds to it.
             let empty = name.0 == SHARED_DB && found.strange(|_| true).len() <= MOST_STRANGE;
-            !state.0.contains_key(*name) && !empty
+            !state.keys.contains_key(*name) && !empty
         };
         match self.keys.iter().find(unexpected) {
             Some((name, _)) => Err(format!("{name:?} is there")),
+            None if self.profiles != state.profiles => Err(format!("its profiles are {:?}", self.profiles)),
             None => Ok(()),
         }
     }
@@ -98,7 +107,17 @@ impl Sight {
         if own && (found.life != life || life.is_some_and(|life| life <= self.from)) {
             return Err(format!("its life is {:?}, not {life:?}, now is {}", found.life, self.from));
         }
+        if found.loading != key.load.is_some() {
+            return Err(format!("that it is being loaded is {}", found.loading));
+        }
+        if found.loading {
+            return Ok(());
+        }
+        if own && found.links != key.links {
+            return Err(format!("it has {} links, not {}", found.links, key.links));
+        }
         let (least, most) = counts.range(&key.batches);
+        let (least, most) = (least + key.before, most + key.before);
         if own && !key.merged && (found.card < least || found.card > most) {
             return Err(format!("it counts {} items, not {least} to {most}", found.card));
         }
@@ -118,8 +137,12 @@ impl Sight {
 
     /// What a state turned out to be that could be more than one.
     pub fn settle(&self, state: &mut State) {
-        state.0.retain(|name, key| key.life != Some(MAYBE) || self.keys.contains_key(name));
-        state.0.values_mut().filter(|key| key.life == Some(MAYBE)).for_each(|key| key.life = None);
+        state.keys.retain(|name, key| key.life != Some(MAYBE) || self.keys.contains_key(name));
+        for key in state.keys.values_mut() {
+            key.life = key.life.filter(|life| *life != MAYBE);
+            // Chunks that were taken are forgotten, but for the header.
+            key.load.iter_mut().for_each(|(_, taken)| *taken = 1);
+        }
     }
 }
 
@@ -129,15 +152,18 @@ fn find<'b>(client: &mut Client, id: usize, key: &str, batches: impl Iterator<It
     if ring {
         info = client.cmd(&format!("CHAIN.INFO {key}"));
     }
-    if matches!(info, Value::Error(_)) {
+    let loading = matches!(&info, Value::Error(text) if text.starts_with("ERR filter is being loaded: 0 of "));
+    if matches!(info, Value::Error(_)) && !loading {
         // Its life has just ended.
         return None;
     }
-    let number = |field: &str| info.field(field).int() as u64;
+    let number = |field: &str| if loading { 0 } else { info.field(field).int() as u64 };
     let (card, capacity) = (number("Number of items inserted"), number("Capacity"));
+    let links = if ring { number("Number of links") } else { 0 };
     let life = client.cmd(&format!("PEXPIRETIME {key}")).int();
     let life = u64::try_from(life).ok();
     let mut counts = BTreeMap::new();
+    let batches = batches.filter(|_| !loading);
     let batches: Vec<Batch> = batches.copied().collect();
     for some in batches.chunks(200) {
         let mut words = vec![if ring { "CHAIN.MEXISTS" } else { "BF.MEXISTS" }.to_owned(), key.to_owned()];
@@ -151,5 +177,5 @@ fn find<'b>(client: &mut Client, id: usize, key: &str, batches: impl Iterator<It
     }
     // A key whose life ended in the middle of this has no word in it.
     let still = client.cmd(&format!("EXISTS {key}")) == 1;
-    still.then_some(Found { card, capacity, life, batches: counts })
+    still.then_some(Found { card, capacity, life, links, loading, batches: counts })
 }

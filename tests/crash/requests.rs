@@ -1,6 +1,6 @@
 //! Changes as requests, and the replies that they must get.
 
-use super::model::{Batch, Name, Op, RING_CAPACITY};
+use super::model::{Batch, COUNT_CAPACITY, COUNT_LINKS, Name, Op, RING_CAPACITY};
 use crate::support::{Value, encode};
 
 /// Requests, and their replies if all is well.
@@ -70,6 +70,13 @@ impl Requests {
             Op::Reserve(name, _)
             | Op::Add(name, ..)
             | Op::AddToRing(name, _)
+            | Op::AddByProfile(name, ..)
+            | Op::ReserveRing(name)
+            | Op::Rotate(name)
+            | Op::Links(name, ..)
+            | Op::Clear(name)
+            | Op::RingHeader(name, ..)
+            | Op::RingChunk(name, ..)
             | Op::Merge(name, _)
             | Op::Rename(name, _)
             | Op::Copy(name, _)
@@ -82,7 +89,7 @@ impl Requests {
             | Op::Chunk(name, ..) => self.select(name.0, selected),
             Op::Delete(names) => self.select(names[0].0, selected),
             Op::Flush(db) => self.select(*db, selected),
-            Op::Swap(_) | Op::Group(_) => {}
+            Op::Swap(_) | Op::Group(_) | Op::Profile(..) => {}
         }
         match op {
             Op::Reserve((_, key), capacity) => self.line(&format!("BF.RESERVE {key} 1e-9 {capacity}"), ok()),
@@ -93,6 +100,27 @@ impl Requests {
                 let reply = Value::Array(vec![NEW; batch.items as usize]);
                 self.line(&format!("CHAIN.INSERT {key} {options} ITEMS {}", items.join(" ")), reply);
             }
+            Op::AddByProfile((_, key), batch, _) => {
+                let items: Vec<String> = batch.names(client).collect();
+                let reply = Value::Array(vec![NEW; batch.items as usize]);
+                self.line(&format!("CHAIN.MADD {key} {}", items.join(" ")), reply);
+            }
+            Op::Profile(prefix, Some(capacity)) => {
+                let options = format!("CAPACITY {capacity} ERROR 1e-9 WINDOW 300000000");
+                self.line(&format!("CHAIN.PROFILE SET {prefix} {options}"), ok());
+            }
+            Op::Profile(prefix, None) => self.line(&format!("CHAIN.PROFILE DEL {prefix}"), one()),
+            Op::ReserveRing((_, key)) => {
+                self.line(&format!("CHAIN.RESERVE {key} 1e-9 {COUNT_CAPACITY} LINKS {COUNT_LINKS}"), ok());
+            }
+            Op::Rotate((_, key)) => self.line(&format!("CHAIN.ROTATE {key}"), ok()),
+            Op::Links((_, key), before, links) => {
+                let command = if links > before { "EXTEND" } else { "SHRINK" };
+                self.line(&format!("CHAIN.{command} {key} LINKS {links}"), ok());
+            }
+            Op::Clear((_, key)) => self.line(&format!("CHAIN.CLEAR {key}"), ok()),
+            Op::RingHeader((_, key), _, dump) => self.ring_chunk(key, &dump.0[0]),
+            Op::RingChunk((_, key), dump, chunk) => self.ring_chunk(key, &dump.0[*chunk]),
             Op::Merge((_, to), from) => self.line(&format!("CHAIN.MERGE {to} {from}"), ok()),
             Op::Delete(names) => {
                 let keys: Vec<&str> = names.iter().map(|(_, key)| &**key).collect();
@@ -117,6 +145,10 @@ impl Requests {
             }
             Op::Group(_) => unreachable!("groups stand in no groups"),
         }
+    }
+
+    fn ring_chunk(&mut self, key: &str, (cursor, data): &(i64, Vec<u8>)) {
+        self.push(&[b"CHAIN.LOADCHUNK", key.as_bytes(), cursor.to_string().as_bytes(), data], ok());
     }
 
     fn add(&mut self, client: usize, (_, key): &Name, batch: &Batch, insert: bool) {

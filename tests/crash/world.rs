@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 
 use super::actor::{Actor, Board, CLIENTS, SHARED, shared_name};
 use super::lasting::{Place, Process};
-use super::model::{CHAOS_DB, Counts, Op, SHARED_DB, State};
+use super::model::{CHAOS_DB, Counts, Dump, LARGE_CAPACITY, LARGE_ITEMS, Op, SHARED_DB, State, make_large_dump};
 use super::observe::Sight;
+use crate::support::rings::chunks;
 use crate::support::{Client, Random, Value};
 
 /// A folder and what has to be in it.
@@ -73,6 +74,16 @@ pub fn power_loss() -> &'static Path {
     &BUILT.get_or_init(build).1
 }
 
+/// A ring of several chunks is made, dumped, and deleted.
+fn take_large_dump(client: &mut Client) -> Dump {
+    client.cmd(&format!("CHAIN.RESERVE large 1e-12 {LARGE_CAPACITY} LINKS 3"));
+    let words = ["CHAIN.MADD".to_owned(), "large".to_owned()].into_iter();
+    client.call(&words.chain((0..LARGE_ITEMS).map(|n| n.to_string())).collect::<Vec<_>>());
+    let dump = chunks(client, "large");
+    assert!(client.cmd("DEL large") == 1 && dump.len() >= 3);
+    Dump(dump)
+}
+
 /// What stands beside the clients' work.
 #[derive(Clone, Copy, Debug)]
 enum Beside {
@@ -107,6 +118,7 @@ impl World {
             let capacity = [1_000, 1_000, 5_000, 5_000, 5_000, 20_000, 500_000, 500_000][number];
             assert!(client.cmd(&format!("BF.RESERVE {key} 1e-9 {capacity}")) == "OK");
         }
+        make_large_dump(|| take_large_dump(&mut client));
         if strict {
             server.kill()
         } else {
@@ -142,7 +154,7 @@ impl World {
             let settled = expected.settle(&sight);
             settled.unwrap_or_else(|why| panic!("{}: client {id}: {why}", self.last));
             for (number, (least, most)) in shared.iter_mut().enumerate() {
-                let key = expected.base.0.get(&shared_name(number as u64));
+                let key = expected.base.keys.get(&shared_name(number as u64));
                 let range = key.map_or((0, 0), |key| expected.counts.range(&key.batches));
                 (*least, *most) = (*least + range.0, *most + range.1);
             }

@@ -5,7 +5,10 @@ use std::io;
 
 use super::model::{Chain, Link, crc64, length, value};
 use seendb::codec::bloom::encode_header;
-use seendb::keyspace::entry::ValueRef;
+use seendb::codec::payload::{dump_ring, open};
+use seendb::codec::rdb::TYPE_MODULE_2;
+use seendb::codec::value::push_half_loaded;
+use seendb::keyspace::entry::{EntryRef, ValueRef};
 use seendb::keyspace::{DATABASES, Keyspace, SHARDS};
 use seendb::persist::files::File;
 use seendb::persist::snapshot::read::{LoadError, Options, Progress, Report, load, walk};
@@ -124,11 +127,36 @@ pub fn numbered(number: u64) -> Vec<u8> {
     filter(&number.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes())
 }
 
+/// A key: a filter's header and bits; of a ring its whole value, in place of a header.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Held {
     pub life: Option<u64>,
     pub header: Vec<u8>,
     pub bits: Vec<Vec<u8>>,
+}
+
+fn held(entry: EntryRef<'_>) -> Held {
+    let (header, bits) = match entry.value() {
+        ValueRef::Bloom(bloom) => {
+            let bits = bloom.links().enumerate().map(|(i, link)| {
+                let mut bits = vec![0; link.shape.bytes as usize];
+                bloom.copy_bytes(i, 0, &mut bits);
+                bits
+            });
+            (encode_header(bloom), bits.collect())
+        }
+        ValueRef::Ring(ring) => {
+            let payload = dump_ring(&ring.to_ring().unwrap()).unwrap();
+            (open(&payload).unwrap().to_vec(), Vec::new())
+        }
+        ValueRef::HalfRing(half) => {
+            let mut value = vec![TYPE_MODULE_2];
+            push_half_loaded(&mut value, half);
+            (value, Vec::new())
+        }
+        ValueRef::Busy { .. } => panic!("nobody is working now"),
+    };
+    Held { life: entry.life(), header, bits }
 }
 
 pub type Content = BTreeMap<(usize, Vec<u8>), Held>;
@@ -139,14 +167,7 @@ pub fn content(keyspace: &Keyspace) -> Content {
     for db in 0..DATABASES {
         for shard in 0..SHARDS {
             keyspace.for_each_in_shard(None, db, shard, |entry| {
-                let ValueRef::Bloom(bloom) = entry.value() else { panic!("no filter") };
-                let bits = bloom.links().enumerate().map(|(i, link)| {
-                    let mut bits = vec![0; link.shape.bytes as usize];
-                    bloom.copy_bytes(i, 0, &mut bits);
-                    bits
-                });
-                let held = Held { life: entry.life(), header: encode_header(bloom), bits: bits.collect() };
-                content.insert((db, entry.name().to_vec()), held);
+                content.insert((db, entry.name().to_vec()), held(entry));
             });
         }
     }
@@ -178,14 +199,19 @@ pub fn loaded(bytes: &[u8]) -> (Report, Content) {
     let mut shown = Vec::new();
     let walked = walk(&file, false, &Progress::default(), &mut |key| {
         let name = key.name.to_vec();
-        match key.chain {
-            Some(chain) => {
+        match (key.chain, key.ring) {
+            (Some(chain), _) => {
                 let held = &content[&(key.db.unwrap() as usize, name)];
                 assert_eq!(key.type_name.to_string(), "MBbloom--");
                 assert_eq!(held.life, key.life);
                 assert_eq!(held.bits.len(), chain.links.len());
             }
-            None => shown.push((key.type_name, name)),
+            (None, Some(_)) => {
+                let held = &content[&(key.db.unwrap() as usize, name)];
+                assert_eq!((key.type_name.to_string().as_str(), held.life), ("seenCHAIN", key.life));
+                assert!(held.bits.is_empty());
+            }
+            (None, None) => shown.push((key.type_name, name)),
         }
     });
     let walked = walked.unwrap();

@@ -11,10 +11,13 @@
 
 mod client;
 pub mod filters;
+mod pipe;
 mod random;
+pub mod rings;
 mod server;
 
 pub use client::{Client, Value, encode, read_value, show_args, show_bytes};
+pub use pipe::pipe;
 pub use random::Random;
 pub use server::{Server, free_port, target_is_peer};
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::model::{Chain, Link};
-use super::support::{Random, Server, Value};
+use super::support::{Random, Server, Value, rings};
 use super::{assert_all_same, everything, filters_wanted, make_filters, make_other_types, run_to, saved, text, url};
 
 fn folder() -> tempfile::TempDir {
@@ -93,6 +93,20 @@ fn a_snapshot_of_valkey_9_is_read() {
     assert!(printed.contains("stepped over: 2 keys of other types (hash 1, string 1)"), "{printed}");
     let made = to.path().join("dump.rdb");
     assert_all_same(&before, &everything(&Server::on(&[(&made, "dump.rdb")], &[])));
+}
+
+#[test]
+fn a_ring_that_is_half_loaded_is_named() {
+    let (from, to) = (Server::start(), Server::start());
+    let mut client = from.client();
+    client.cmd("CHAIN.RESERVE whole 0.01 100");
+    client.cmd("CHAIN.ADD whole item");
+    let header = rings::chunks(&mut client, "whole").remove(0);
+    assert_eq!(rings::load(&mut client, "half", &header), "OK");
+    let printed = run_to(1, &["import", text(&saved(&from)), "--into", &url(&to)]);
+    assert!(printed.contains("filters sent: 1 (") && printed.contains("failed: 1\n"), "{printed}");
+    assert!(printed.contains("\"half\": its CHAIN.LOADCHUNK is not complete"), "{printed}");
+    assert_eq!(to.client().cmd("EXISTS whole half"), 1);
 }
 
 #[test]

@@ -1,10 +1,8 @@
 //! Logs as commands.
 
-use std::io::Write;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
 
-use super::support::{Client, Random, Server, Value};
+use super::support::{Client, Random, Server, Value, pipe};
 use super::{assert_all_same, everything, run, run_to, text};
 
 /// A server with a log of which nothing is held back.
@@ -17,25 +15,6 @@ fn logging() -> Server {
 fn log_of(server: &Server) -> PathBuf {
     assert_eq!(server.client().cmd("WAITAOF 1 0 30000").array()[0], 1);
     server.dir().join("appendonlydir")
-}
-
-/// Sends requests to a server as `redis-cli --pipe` does; none may fail.
-#[track_caller]
-fn pipe(server: &Server, requests: &[u8]) {
-    let mut child = Command::new("redis-cli")
-        .args(["-p", &server.port().to_string(), "--pipe"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("redis-cli");
-    let mut input = child.stdin.take().unwrap();
-    let requests = requests.to_vec();
-    let writer = std::thread::spawn(move || input.write_all(&requests));
-    let output = child.wait_with_output().unwrap();
-    writer.join().unwrap().unwrap();
-    let printed = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(printed.contains("errors: 0,"), "{printed}");
 }
 
 /// The log as requests.
@@ -171,7 +150,7 @@ fn a_random_history_gives_the_same_filters_in_an_empty_server() {
         let before = everything(&server);
         for (empty, more) in [(Server::start(), &[][..]), (Server::peer(), &["--redis"])] {
             let requests = requests(&server, more);
-            pipe(&empty, &requests);
+            pipe(empty.port(), &requests);
             assert_all_same(&before, &everything(&empty));
             eprintln!("history {seed}: {} requests, {} bytes", parsed(&requests).len(), requests.len());
         }
@@ -197,7 +176,7 @@ fn adds_side_by_side_give_the_same_filter() {
     });
     let (requests, before) = (requests(&server, &[]), everything(&server));
     for empty in [Server::start(), Server::peer()] {
-        pipe(&empty, &requests);
+        pipe(empty.port(), &requests);
         assert_all_same(&before, &everything(&empty));
     }
 }
@@ -215,10 +194,10 @@ fn what_follows_a_position_brings_a_copy_up_to_date() {
         // What went into the base meanwhile is not printed again.
         if newer.status == 1 && newer.text.contains("it went into the base") {
             copy.client().cmd("FLUSHALL");
-            pipe(&copy, &requests(&server, &[]));
+            pipe(copy.port(), &requests(&server, &[]));
         } else {
             assert_eq!(newer.status, 0);
-            pipe(&copy, &newer.stdout);
+            pipe(copy.port(), &newer.stdout);
         }
         assert_all_same(&everything(&server), &everything(&copy));
     }
@@ -241,7 +220,7 @@ fn large_filters_go_in_pieces() {
     assert_eq!(longest, Some(16 << 20));
     let before = everything(&server);
     for empty in [Server::start(), Server::peer()] {
-        pipe(&empty, &requests);
+        pipe(empty.port(), &requests);
         assert_all_same(&before, &everything(&empty));
     }
 }
@@ -261,7 +240,7 @@ fn lives_that_are_over_end_nothing_before_its_time() {
     std::thread::sleep(std::time::Duration::from_millis(500));
     let requests = requests(&server, &[]);
     let copy = Server::start();
-    pipe(&copy, &requests);
+    pipe(copy.port(), &requests);
     assert_all_same(&everything(&server), &everything(&copy));
     assert_eq!(copy.client().cmd("BF.CARD k"), 3);
 }

@@ -9,19 +9,20 @@ use super::options::{NewRing, in_range, once, value_of};
 use super::ring_of;
 use crate::codec::payload::{RingDumpWriter, dump_ring};
 use crate::codec::ring_dump::{DumpError, LoadError, MAGIC, RingDump};
-use crate::codec::ring_export::{empty_export, export as export_ring};
+use crate::codec::ring_export::{ExportWriter, empty_export};
 use crate::codec::value::HalfRing;
 use crate::commands::bloom::Bounds;
 use crate::commands::context::Context;
 use crate::commands::dispatch::{LongCommand, Outcome, Step, Stop, refused};
 use crate::commands::error::CommandError;
 use crate::commands::words::{Words, is};
+use crate::filters::ring::Ring;
 use crate::keyspace::bloom::COPIED_AT_ONCE;
 use crate::keyspace::effect::Effect;
 use crate::keyspace::entry::{Entry, EntryRef, ValueMut, ValueRef};
 use crate::keyspace::latch::Wait;
 use crate::keyspace::latched::Latched;
-use crate::keyspace::{Cell, Record, ring};
+use crate::keyspace::{Aside, Cell, Keyspace, Record, ring};
 use crate::resp::{Args, Reply};
 
 impl From<DumpError> for CommandError {
@@ -60,14 +61,37 @@ pub(super) fn export(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     if newer.is_some_and(|newer| ring.as_ref().is_none_or(|ring| ring.version <= newer)) {
         return Ok(Reply::Null);
     }
-    let bytes = match ring {
-        Some(ring) => export_ring(&ring, ring.settings.reading_time(ring.latest, clock)),
-        None => {
-            let settings = NewRing::by_default(context.keyspace, context.settings, &args[1]).settings;
-            empty_export(&settings, settings.reading_time(0, clock))
-        }
+    let Some(ring) = ring else {
+        let settings = NewRing::by_default(context.keyspace, context.settings, &args[1]).settings;
+        let bytes = empty_export(&settings, settings.reading_time(0, clock)).map_err(CommandError::from)?;
+        return Ok(Reply::Bulk(bytes.into()));
     };
-    Ok(Reply::Bulk(bytes.map_err(CommandError::from)?.into()))
+    let now = ring.settings.reading_time(ring.latest, clock);
+    let mut writer = ExportWriter::new(ring, now);
+    let mut bytes = writer.room().map_err(CommandError::from)?;
+    if bytes.capacity() > COPIED_AT_ONCE && context.may_latch() {
+        let writer = context.keyspace.aside(writer);
+        return Err(Stop::Long(Box::new(LongExport { writer, bytes })));
+    }
+    while !writer.step(&mut bytes, usize::MAX) {}
+    Ok(Reply::Bulk(bytes.into()))
+}
+
+/// The export of a large ring, from a copy that shares its bits: nobody waits for the key.
+struct LongExport {
+    writer: Aside<ExportWriter<Ring>>,
+    bytes: Vec<u8>,
+}
+
+impl LongCommand for LongExport {
+    fn step(&mut self, _: &mut Context<'_>, _: Args<'_>, until: Instant) -> Step {
+        while !self.writer.step(&mut self.bytes, COPIED_AT_ONCE) {
+            if Instant::now() >= until {
+                return Ok(None);
+            }
+        }
+        Ok(Some(Reply::Bulk(std::mem::take(&mut self.bytes).into())))
+    }
 }
 
 fn version(word: &[u8]) -> Result<u64, CommandError> {
@@ -82,7 +106,12 @@ fn cursor(word: &[u8]) -> Result<u64, CommandError> {
 pub(super) fn scan_dump(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let cursor = cursor(&args[2])?;
     let ring = context.read(&args[1], ring_of)??.ok_or(CommandError::NotFound)?;
-    let chunk = RingDump::chunk(&ring, cursor).map_err(CommandError::from)?;
+    let chunk = RingDump::chunk(&ring, cursor);
+    // Should the key have gone meanwhile, this copy is the last that has its bits.
+    if ring.parts.iter().map(|part| part.shape.bytes()).sum::<u64>() > COPIED_AT_ONCE as u64 {
+        drop(context.keyspace.aside(ring));
+    }
+    let chunk = chunk.map_err(CommandError::from)?;
     Ok(Reply::Array(vec![Reply::Integer(chunk.cursor as i64), Reply::Bulk(chunk.data.into())]))
 }
 
@@ -183,20 +212,21 @@ fn show(entry: &mut Entry, record: &dyn Record, payload: &[u8]) -> Result<(), Co
 /// The end of the load of a large ring, whose bytes are written for the log in steps.
 struct LongLoad {
     latched: Latched,
-    writing: Option<(RingDumpWriter, Vec<u8>)>,
+    writing: Option<Aside<(RingDumpWriter, Vec<u8>)>>,
 }
 
 impl LongLoad {
-    fn write_next(&mut self, until: Instant) -> Result<bool, CommandError> {
-        let (writer, payload) = match &mut self.writing {
+    fn write_next(&mut self, keyspace: &Keyspace, until: Instant) -> Result<bool, CommandError> {
+        let writing = match &mut self.writing {
             Some(writing) => writing,
             None => {
                 let ring = ring::loaded(self.latched.entry()).ok_or(CommandError::BadData)?;
                 let writer = RingDumpWriter::new(ring.clone());
                 let room = writer.room()?;
-                self.writing.insert((writer, room))
+                self.writing.insert(keyspace.aside((writer, room)))
             }
         };
+        let (writer, payload) = &mut **writing;
         while !writer.step(payload, COPIED_AT_ONCE) {
             if Instant::now() >= until {
                 return Ok(false);
@@ -207,8 +237,8 @@ impl LongLoad {
 }
 
 impl LongCommand for LongLoad {
-    fn step(&mut self, _: &mut Context<'_>, _: Args<'_>, until: Instant) -> Step {
-        match self.write_next(until) {
+    fn step(&mut self, context: &mut Context<'_>, _: Args<'_>, until: Instant) -> Step {
+        match self.write_next(context.keyspace, until) {
             Ok(done) => Ok(done.then_some(Reply::Ok)),
             Err(error) => refused(&error),
         }

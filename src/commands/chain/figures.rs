@@ -1,5 +1,6 @@
 //! What a ring says of itself: `CHAIN.CARD`, `CHAIN.INFO`, `CHAIN.STATS`.
 
+use std::ops::Range;
 use std::time::Instant;
 
 use super::not_a_ring;
@@ -7,11 +8,12 @@ use crate::commands::context::Context;
 use crate::commands::dispatch::{LongCommand, Outcome, Step, Stop};
 use crate::commands::error::CommandError;
 use crate::filters::ring::{Mode, Part, Ring, Store, Window};
+use crate::keyspace::Aside;
 use crate::keyspace::entry::{EntryRef, RingRef, ValueRef};
 use crate::resp::{Args, Reply};
 
-/// Arrays of more bytes are counted in steps.
-const COUNTED_AT_ONCE: u64 = 1 << 20;
+/// Of more parts the figures are told in steps.
+const PARTS_AT_ONCE: usize = 256;
 
 /// Look at a ring that must be there, and at the bytes that its key holds.
 pub(super) fn read_existing<R>(
@@ -48,14 +50,19 @@ fn pairs<const N: usize>(pairs: [(&'static str, Reply); N]) -> Reply {
 /// `CHAIN.INFO key`
 pub(super) fn info(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let clock = context.now();
-    let (ring, bytes) = read_existing(context, &args[1], |ring, bytes| (ring.to_ring(), bytes))?;
-    let ring = ring.map_err(CommandError::from)?;
+    read_existing(context, &args[1], |ring, bytes| match ring {
+        RingRef::Large(ring) => Ok(info_of(ring, bytes, clock)),
+        packed => Ok(info_of(&packed.to_ring().map_err(CommandError::from)?, bytes, clock)),
+    })?
+}
+
+fn info_of(ring: &Ring, bytes: usize, clock: u64) -> Reply {
     let (settings, now) = (ring.settings, ring.settings.reading_time(ring.latest, clock));
     let window = match settings.mode {
         Mode::Window(window) => integer(window.span_ms),
         _ => Reply::Null,
     };
-    Ok(pairs([
+    pairs([
         ("Capacity", integer(settings.capacity)),
         ("Window", window),
         ("Size", integer(bytes as u64)),
@@ -65,7 +72,7 @@ pub(super) fn info(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
         ("Error rate", Reply::Double(settings.ring_error_rate())),
         ("Next turn", integer(ring.next_turn(now))),
         ("Guaranteed", Reply::Bool(ring.is_guaranteed(now))),
-    ]))
+    ])
 }
 
 /// `CHAIN.STATS key`
@@ -74,34 +81,41 @@ pub(super) fn stats(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let (ring, bytes) = read_existing(context, &args[1], |ring, bytes| (ring.to_ring(), bytes))?;
     let ring = ring.map_err(CommandError::from)?;
     let now = ring.settings.reading_time(ring.latest, clock);
-    let mut counting = Counting { ring, bytes, now, links: Vec::new() };
-    // Bits are shared with the key's ring, which may go on.
-    if counting.ring.parts.iter().map(|part| part.shape.bytes()).sum::<u64>() > COUNTED_AT_ONCE && context.may_latch() {
-        return Err(Stop::Long(Box::new(counting)));
+    let left = ring.alive_range(now);
+    let mut telling = Telling { ring, bytes, now, left, links: Vec::new(), right: 1.0 };
+    if telling.left.len() > PARTS_AT_ONCE && context.may_latch() {
+        return Err(Stop::Long(Box::new(context.keyspace.aside(telling))));
     }
-    while !counting.count_next() {}
-    Ok(counting.reply())
+    while !telling.tell_next() {}
+    Ok(telling.reply())
 }
 
-/// The statistics of a ring in the making.
-struct Counting {
+/// The statistics of a ring in the making. Bits are shared with the key's ring, which may go on.
+struct Telling {
     ring: Ring,
     bytes: usize,
     now: u64,
-    /// Of each alive part, newest first: its map, and how often it is right about what it does not hold.
-    links: Vec<(Reply, f64)>,
+    /// The parts that count and are still to come; the last one comes next.
+    left: Range<usize>,
+    links: Vec<Reply>,
+    /// How often all links so far are right about what they do not hold.
+    right: f64,
 }
 
-impl Counting {
-    /// Count the bits of the next part; whether that was the last.
-    fn count_next(&mut self) -> bool {
-        let Some(part) = self.ring.alive(self.now).nth(self.links.len()) else { return true };
-        let link = (self.link(part), 1.0 - part.error_now());
-        self.links.push(link);
-        false
+impl Telling {
+    /// Tell of the next parts; whether these were the last.
+    fn tell_next(&mut self) -> bool {
+        for _ in 0..PARTS_AT_ONCE.min(self.left.len()) {
+            self.left.end -= 1;
+            let part = &self.ring.parts[self.left.end];
+            let error_now = part.error_now();
+            self.links.push(self.link(part, error_now));
+            self.right *= 1.0 - error_now;
+        }
+        self.left.is_empty()
     }
 
-    fn link(&self, part: &Part) -> Reply {
+    fn link(&self, part: &Part, error_now: f64) -> Reply {
         let slice_ms = self.ring.settings.slice_ms();
         let moment = |slice: u64| if slice_ms == 0 { Reply::Null } else { integer(slice.saturating_mul(slice_ms)) };
         pairs([
@@ -110,7 +124,7 @@ impl Counting {
             ("bits", integer(part.shape.bits)),
             ("hashes", Reply::Integer(i64::from(part.shape.hashes))),
             ("fill", Reply::Double(part.fill())),
-            ("error-now", Reply::Double(part.error_now())),
+            ("error-now", Reply::Double(error_now)),
             ("begins", moment(part.slice)),
             ("ends", moment(part.slice + 1)),
         ])
@@ -127,7 +141,6 @@ impl Counting {
         };
         let listed = self.ring.alive(self.now).filter(|part| matches!(part.store, Store::List(_)));
         let listed = listed.fold(None, |sum, part| Some(sum.unwrap_or(0) + part.items));
-        let error_now = 1.0 - self.links.iter().map(|(_, right)| right).product::<f64>();
         pairs([
             ("mode", Reply::text(mode)),
             ("link-capacity", integer(settings.link_capacity())),
@@ -135,9 +148,9 @@ impl Counting {
             ("slice-ms", if settings.slice_ms() == 0 { Reply::Null } else { integer(settings.slice_ms()) }),
             ("clock", clock),
             ("idle", settings.idle.map_or(Reply::Null, |idle| Reply::Integer(i64::from(idle)))),
-            ("error-now", Reply::Double(error_now)),
+            ("error-now", Reply::Double(1.0 - self.right)),
             ("exact-items", listed.map_or(Reply::Null, integer)),
-            ("links", Reply::Array(self.links.drain(..).map(|(link, _)| link).collect())),
+            ("links", Reply::Array(std::mem::take(&mut self.links))),
             ("keyed", Reply::Bool(settings.key.is_some())),
             ("bytes", integer(self.bytes as u64)),
             ("version", integer(self.ring.version)),
@@ -145,9 +158,9 @@ impl Counting {
     }
 }
 
-impl LongCommand for Counting {
+impl LongCommand for Aside<Telling> {
     fn step(&mut self, _: &mut Context<'_>, _: Args<'_>, until: Instant) -> Step {
-        while !self.count_next() {
+        while !self.tell_next() {
             if Instant::now() >= until {
                 return Ok(None);
             }

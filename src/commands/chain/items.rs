@@ -34,6 +34,9 @@ impl From<TimeError> for CommandError {
     }
 }
 
+/// Room for the first items of an answer, so that it does not grow byte by byte.
+const FIRST_REPLY_BYTES: usize = 4096;
+
 /// What an item costs in a ring of so many links, in nanoseconds, measured roughly.
 fn item_ns(links: u16) -> usize {
     60 + 12 * usize::from(links)
@@ -490,10 +493,11 @@ impl Found {
     /// Ask for the next items, at most so many.
     fn look(&mut self, ring: RingRef<'_>, clock: u64, items: Items<'_>, most: usize) {
         let (key, now) = (ring.key().copied(), ring.reading_time(clock));
-        let asked = items.from(self.next).take(most);
+        let mut asked = items.from(self.next).take(most);
         let hashes = asked.clone().map(|item| hash_item(item, key.as_ref()));
-        let mut asked = asked;
-        ring.contains_each(now, hashes, |seen| asked.next().into_iter().for_each(|item| self.push(item, seen)));
+        ring.contains_each(now, hashes, |seen, count| {
+            asked.by_ref().take(count).enumerate().for_each(|(i, item)| self.push(item, seen >> i & 1 != 0));
+        });
     }
 
     fn push(&mut self, item: &[u8], seen: bool) {
@@ -501,6 +505,9 @@ impl Found {
         match self.question {
             Question::Exists => self.bools.push(seen),
             Question::Unseen if !seen => {
+                if self.count == 0 {
+                    self.bytes.reserve(FIRST_REPLY_BYTES);
+                }
                 self.count += 1;
                 encode_bulk(item, &mut self.bytes);
             }

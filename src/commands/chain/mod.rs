@@ -308,7 +308,7 @@ pub const COMMANDS: &[Command] = &[
         flags: READ.with(Flags::COPIES_VALUES),
         keys: ACCESS,
         summary: "Describes a ring and each of its links.",
-        complexity: "O(n), n bytes of the ring",
+        complexity: "O(n), n links",
         arguments: &[Argument::KEY],
         handler: figures::stats,
         ..ROW

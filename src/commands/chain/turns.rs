@@ -21,7 +21,7 @@ use crate::keyspace::held::Held;
 use crate::keyspace::latch::Wait;
 use crate::keyspace::latched::LatchedKeys;
 use crate::keyspace::ring::Versions;
-use crate::keyspace::{Cell, Record, ring};
+use crate::keyspace::{Aside, Cell, Record, ring};
 use crate::resp::{Args, Reply};
 
 impl From<MergeError> for CommandError {
@@ -322,7 +322,7 @@ struct LongMerge {
     /// All keys, unless they are the transaction's.
     keys: Option<LatchedKeys>,
     clock: u64,
-    merging: Option<Merging>,
+    merging: Option<Aside<Merging>>,
 }
 
 impl LongCommand for LongMerge {
@@ -331,19 +331,20 @@ impl LongCommand for LongMerge {
             (MergeOrder::of(context.session.db, args), Bounds::of(context), context.keyspace);
         let mut own = self.keys.as_ref().map(|keys| keys.hold_at(keyspace));
         let Some(held) = own.as_mut().or(context.held.as_mut()) else { return Ok(None) };
-        let merging = match self.merging.take() {
-            Some(merging) => self.merging.insert(merging),
+        let merging = match &mut self.merging {
+            Some(merging) => merging,
             None => match order.read(held, keyspace.versions(), self.clock)? {
-                Ok(Some(merging)) => self.merging.insert(merging),
+                Ok(Some(merging)) => self.merging.insert(keyspace.aside(merging)),
                 Ok(None) => return answer(order.write_nothing(held, self.clock)?),
                 Err(error) => return refused(&error),
             },
         };
         loop {
             match merging.step(bounds) {
-                Ok(Some((merged, payload))) => {
+                Ok(Some((mut merged, payload))) => {
                     keyspace.versions().note(merged.version, self.clock);
-                    return answer(order.finish(held, (merged, &payload), self.clock)?);
+                    let spare = keyspace.aside((merged.take_retired(), payload));
+                    return answer(order.finish(held, (merged, &spare.1), self.clock)?);
                 }
                 Ok(None) if Instant::now() >= until => return Ok(None),
                 Ok(None) => {}

@@ -34,7 +34,9 @@
 //! Sources: the article on the de-duplication of news with single, dual and chained Bloom filters, corrected where its figures are
 //! (`benches/seen_lists.rs` has both); time slices with epochs as in generation-stamped caches.
 
+pub mod asked;
 pub mod bits;
+mod merge;
 pub mod packed;
 pub mod part;
 pub mod settings;
@@ -43,8 +45,10 @@ pub mod shape;
 mod tests;
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+pub use merge::{Merge, MergeError};
 pub use part::{Part, Store};
 pub use settings::{Mode, Settings, Window};
 use shape::ShapeError;
@@ -56,6 +60,9 @@ pub const MOST_AHEAD_MS: u64 = 1000;
 
 /// Arrays of a ring whose slices grow, whatever their number. The other rings have one a link.
 pub const MOST_PARTS: usize = 64 << 10;
+
+/// Smaller arrays are freed where they go.
+const RETIRED_BYTES: u64 = 64 << 10;
 
 /// When an item is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -110,28 +117,6 @@ pub struct Inserted {
     pub unseen: bool,
     /// The ring is another than before.
     pub changed: bool,
-}
-
-/// Two rings cannot become one.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum MergeError {
-    /// They were made with different settings: which, and the values of both.
-    #[error("filters differ: {0} {1} and {2}")]
-    Differ(&'static str, String, String),
-    /// A link would hold more than it is made for.
-    #[error("merged filter would hold about {items} items of {capacity}, use FORCE")]
-    TooMany {
-        /// So many.
-        items: u64,
-        /// It is made for so many.
-        capacity: u64,
-    },
-    /// A window would have more arrays than [`MOST_PARTS`].
-    #[error("merged filter would have more than {MOST_PARTS} arrays")]
-    TooManyParts,
-    /// No memory.
-    #[error(transparent)]
-    Memory(#[from] AllocError),
 }
 
 impl Settings {
@@ -189,6 +174,8 @@ pub struct Ring {
     /// Until when something was promised that has gone: for a window that turns by its clock a time that is over, unless the window
     /// became wider since. Without a window 1 if a link has gone.
     pub lost: u64,
+    /// Arrays that went and take long to free. Whoever owns the ring takes them.
+    retired: Vec<Part>,
     /// The save epoch that it belongs to.
     moment: AtomicU64,
 }
@@ -208,7 +195,8 @@ impl Ring {
     /// A ring that holds nothing. Versions begin at this one.
     #[must_use]
     pub fn new(settings: Settings, version: u64) -> Self {
-        Self { settings, parts: VecDeque::new(), version, latest: 0, lost: 0, moment: AtomicU64::new(0) }
+        let (parts, retired, moment) = Default::default();
+        Self { settings, parts, version, latest: 0, lost: 0, retired, moment }
     }
 
     /// The same, which has seen this time and lost this.
@@ -229,15 +217,27 @@ impl Ring {
         self.moment.store(epoch, Ordering::Relaxed);
     }
 
-    /// Whether a part counts at this time.
-    fn is_alive(&self, part: &Part, now: u64) -> bool {
-        self.settings.is_alive(part.slice, now)
+    /// Arrays that went since this was asked last, which take long to free.
+    #[must_use]
+    pub fn take_retired(&mut self) -> Vec<Part> {
+        std::mem::take(&mut self.retired)
+    }
+
+    /// How many parts are over at this time; they are the oldest.
+    fn count_over(&self, now: u64) -> usize {
+        self.parts.partition_point(|part| !self.settings.is_alive(part.slice, now))
+    }
+
+    /// Which of the parts count at this time.
+    #[must_use]
+    pub fn alive_range(&self, now: u64) -> Range<usize> {
+        let asked = if matches!(self.settings.mode, Mode::Dual { .. }) { 1 } else { usize::MAX };
+        self.count_over(now)..self.parts.len().min(asked)
     }
 
     /// The parts that count at this time, newest first.
     pub fn alive(&self, now: u64) -> impl Iterator<Item = &Part> {
-        let asked = if matches!(self.settings.mode, Mode::Dual { .. }) { 1 } else { self.parts.len() };
-        self.parts.range(..asked.min(self.parts.len())).rev().filter(move |part| self.is_alive(part, now))
+        self.parts.range(self.alive_range(now)).rev()
     }
 
     /// Whether an item with this hash was written to what is remembered at this time, or looks like it.
@@ -342,7 +342,7 @@ impl Ring {
                 if self.is_written(hash, slice) || self.room_in(slice).is_some() {
                     return Ok(None);
                 }
-                let over = self.parts.iter().take_while(|part| !self.is_alive(part, event.now)).count();
+                let over = self.count_over(event.now);
                 let most = if self.settings.slices_grow() { usize::MAX } else { self.settings.links.into() };
                 Some((self.next_part(slice)?.shape.bytes(), over.max((self.parts.len() + 1).saturating_sub(most))))
             }
@@ -372,19 +372,27 @@ impl Ring {
         let age = |part: &Part| (part.slice, part.growth);
         let place = self.parts.iter().rposition(|other| age(other) <= age(&part)).map_or(0, |index| index + 1);
         self.parts.insert(place, part);
-        while self.parts.front().is_some_and(|oldest| !self.is_alive(oldest, now)) {
-            self.forget_oldest();
-        }
+        let over = self.count_over(now);
         // A late one can be the oldest itself: younger items do not go for it.
-        if !self.settings.slices_grow() && self.parts.len() > usize::from(self.settings.links) {
-            self.forget_oldest();
+        let many = !self.settings.slices_grow() && self.parts.len() - over > usize::from(self.settings.links);
+        self.forget(over + usize::from(many));
+    }
+
+    /// The oldest parts go.
+    fn forget(&mut self, count: usize) {
+        let Some(newest) = count.checked_sub(1).and_then(|index| self.parts.get(index)) else { return };
+        let end = newest.slice.saturating_add(self.settings.links.into()).saturating_mul(self.settings.slice_ms());
+        self.lost = self.lost.max(end).max(1);
+        match count {
+            // Most turns are those of small rings.
+            1 => drop(self.parts.pop_front().map(|part| self.retire(part))),
+            _ => self.retired.extend(self.parts.drain(..count)),
         }
     }
 
-    fn forget_oldest(&mut self) {
-        if let Some(oldest) = self.parts.pop_front() {
-            let end = oldest.slice.saturating_add(self.settings.links.into()).saturating_mul(self.settings.slice_ms());
-            self.lost = self.lost.max(end).max(1);
+    fn retire(&mut self, part: Part) {
+        if part.shape.bytes() >= RETIRED_BYTES {
+            self.retired.push(part);
         }
     }
 
@@ -418,7 +426,7 @@ impl Ring {
 
     /// The second array takes the place of the first.
     fn switch(&mut self) -> Result<(), ShapeError> {
-        self.forget_oldest();
+        self.forget(1);
         self.begin_second()
     }
 
@@ -461,13 +469,13 @@ impl Ring {
         self.latest = self.latest.max(now);
         let most = if self.settings.slices_grow() { usize::MAX } else { links.into() };
         let extra = self.parts.len().saturating_sub(most);
-        (0..over.max(extra)).for_each(|_| self.forget_oldest());
+        self.forget(over.max(extra));
         self.version += 1;
     }
 
     /// Forget everything.
     pub fn clear(&mut self) {
-        self.parts.clear();
+        self.retired.extend(std::mem::take(&mut self.parts));
         (self.latest, self.lost) = (0, 0);
         self.version += 1;
     }
@@ -527,186 +535,4 @@ impl Ring {
         };
         table + self.parts.iter().map(|part| part.heap_bytes(size_class)).sum::<usize>()
     }
-
-    /// Take in what these rings hold at this time, as a [`Merge`] does.
-    ///
-    /// # Errors
-    /// [`MergeError`]; the ring is as it was.
-    pub fn merge(&mut self, others: &[&Self], now: u64, force: bool) -> Result<(), MergeError> {
-        let mut merge = Merge::new(self.clone(), others.iter().map(|other| (*other).clone()).collect(), now, force)?;
-        while !merge.step()? {}
-        *self = merge.merged;
-        Ok(())
-    }
-
-    fn join_slice(&mut self, part: &Part, now: u64) -> Result<(), MergeError> {
-        let alike = |own: &Part| (own.slice, own.growth, own.shape) == (part.slice, part.growth, part.shape);
-        // The one to which it gives least: should that be nothing, it was merged before.
-        let mut best: Option<(u64, usize, Part)> = None;
-        let first = self.parts.partition_point(|own| own.slice < part.slice);
-        let same = self.parts.range(first..).take_while(|own| own.slice == part.slice);
-        for (index, own) in (first..).zip(same).filter(|(_, own)| alike(own)) {
-            let joined = own.joined(part)?;
-            let (more, most) = (joined.items - own.items, own.items.max(part.items).max(joined.shape.capacity));
-            if joined.items <= most && best.as_ref().is_none_or(|(least, ..)| more < *least) {
-                best = Some((more, index, joined));
-            }
-        }
-        match best {
-            Some((_, index, joined)) => self.parts[index] = joined,
-            // What would be too much for one array stays in two.
-            None if self.settings.slices_grow() && self.parts.len() >= MOST_PARTS => {
-                return Err(MergeError::TooManyParts);
-            }
-            None => self.turn(part.clone(), now),
-        }
-        Ok(())
-    }
-
-    /// `age` is the number of links behind the newest.
-    fn join_link(&mut self, part: &Part, age: usize, force: bool) -> Result<(), MergeError> {
-        match self.parts.len().checked_sub(age + 1) {
-            Some(index) => self.parts[index] = joined_within(&self.parts[index], part, force)?,
-            None => self.parts.push_front(part.clone()),
-        }
-        Ok(())
-    }
-
-    fn join_dual(&mut self, other: &Self, force: bool) -> Result<(), MergeError> {
-        let (Some(own), Some(first)) = (self.parts.front(), other.parts.front()) else {
-            if self.parts.is_empty() {
-                self.parts = other.parts.clone();
-            }
-            return Ok(());
-        };
-        let joined = joined_within(own, first, force)?;
-        // Where there is no second array yet, the first holds what the second would.
-        let second = match (self.parts.get(1), other.parts.get(1)) {
-            (None, None) => None,
-            (mine, theirs) => Some(joined_within(mine.unwrap_or(own), theirs.unwrap_or(first), force)?),
-        };
-        self.parts = std::iter::once(joined).chain(second).collect();
-        Ok(())
-    }
-}
-
-/// Rings on the way to become one. With `force` a link may come to hold more than it is made for. Of a window
-/// the arrays that are too full to become one stay beside each other: the error rate of a slice can be that of both together.
-#[derive(Debug)]
-pub struct Merge {
-    merged: Ring,
-    /// Items that its active link had.
-    active_items: u64,
-    others: std::vec::IntoIter<Ring>,
-    /// The one that is being taken in.
-    other: Option<Ring>,
-    /// So many of its parts were.
-    taken: usize,
-    now: u64,
-    force: bool,
-}
-
-impl Merge {
-    /// A ring that is to take in what others hold at this time. The greatest time that any has seen counts, if it is later.
-    ///
-    /// # Errors
-    /// [`MergeError::Differ`].
-    pub fn new(merged: Ring, others: Vec<Ring>, now: u64, force: bool) -> Result<Self, MergeError> {
-        others.iter().try_for_each(|other| check_alike(&merged.settings, &other.settings))?;
-        let now = others.iter().map(|other| other.latest).fold(now, u64::max);
-        let active_items = merged.active_items();
-        Ok(Self { active_items, merged, others: others.into_iter(), other: None, taken: 0, now, force })
-    }
-
-    /// Take in the next part. Tells whether that was all.
-    ///
-    /// # Errors
-    /// [`MergeError`].
-    pub fn step(&mut self) -> Result<bool, MergeError> {
-        let Some(other) = self.other.take().or_else(|| self.others.next()) else {
-            // One more than items of the active link: from the difference dumps see that links were changed otherwise.
-            let more = self.merged.active_items().saturating_sub(self.active_items);
-            self.merged.version = self.merged.version.saturating_add(more + 1);
-            return Ok(true);
-        };
-        let (merged, now, force, taken) = (&mut self.merged, self.now, self.force, self.taken);
-        let part = match merged.settings.mode {
-            Mode::Window(_) => other.parts.iter().filter(|part| other.is_alive(part, now)).nth(taken),
-            _ => other.parts.iter().rev().nth(taken),
-        };
-        match (merged.settings.mode, part) {
-            (Mode::Window(_), Some(part)) => merged.join_slice(part, now)?,
-            (Mode::Count, Some(part)) => merged.join_link(part, taken, force)?,
-            (Mode::Dual { .. }, Some(_)) if taken == 0 => merged.join_dual(&other, force)?,
-            _ => {
-                (merged.latest, merged.lost) = (merged.latest.max(other.latest), merged.lost.max(other.lost));
-                self.taken = 0;
-                return Ok(false);
-            }
-        }
-        self.taken += 1;
-        self.other = Some(other);
-        Ok(false)
-    }
-
-    /// The ring that they became.
-    #[must_use]
-    pub fn into_ring(self) -> Ring {
-        self.merged
-    }
-}
-
-fn joined_within(own: &Part, other: &Part, force: bool) -> Result<Part, MergeError> {
-    // Links of rings that are alike now can be of the time before more links came.
-    let (one, two) = (own.shape, other.shape);
-    for (what, own, theirs) in [("hashes", one.hashes.into(), two.hashes.into()), ("bits", one.bits, two.bits)] {
-        if own != theirs {
-            return Err(MergeError::Differ(what, u64::to_string(&own), u64::to_string(&theirs)));
-        }
-    }
-    let joined = own.joined(other)?;
-    if joined.items > joined.shape.capacity.max(own.items).max(other.items) && !force {
-        return Err(MergeError::TooMany { items: joined.items, capacity: joined.shape.capacity });
-    }
-    Ok(joined)
-}
-
-/// Whether two rings can become one.
-fn check_alike(one: &Settings, other: &Settings) -> Result<(), MergeError> {
-    let kind = |settings: &Settings| match settings.mode {
-        Mode::Count => "count",
-        Mode::Window(_) => "window",
-        Mode::Dual { .. } => "dual",
-    };
-    let clock = |settings: &Settings| match settings.mode {
-        Mode::Window(Window { by_events: true, .. }) => "EVENT",
-        _ => "SERVER",
-    };
-    let threshold = |settings: &Settings| match settings.mode {
-        Mode::Dual { threshold } => threshold.to_string(),
-        _ => String::new(),
-    };
-    let shape = |settings: &Settings| settings.array(0).map_or((0, 0), |array| (array.bits, array.hashes));
-    let key = |settings: &Settings| if settings.key.is_some() { "its own" } else { "none" };
-    let ((bits, hashes), (other_bits, other_hashes)) = (shape(one), shape(other));
-    let figures = [
-        ("mode", kind(one).to_owned(), kind(other).to_owned()),
-        ("clock", clock(one).to_owned(), clock(other).to_owned()),
-        ("slice", one.slice_ms().to_string(), other.slice_ms().to_string()),
-        ("threshold", threshold(one), threshold(other)),
-        ("links", one.links.to_string(), other.links.to_string()),
-        ("capacity", one.link_capacity().to_string(), other.link_capacity().to_string()),
-        ("hashes", hashes.to_string(), other_hashes.to_string()),
-        ("bits", bits.to_string(), other_bits.to_string()),
-    ];
-    for (what, own, theirs) in figures {
-        if own != theirs {
-            return Err(MergeError::Differ(what, own, theirs));
-        }
-    }
-    if one.key != other.key {
-        let theirs = if one.key.is_some() && other.key.is_some() { "another" } else { key(other) };
-        return Err(MergeError::Differ("key", key(one).to_owned(), theirs.to_owned()));
-    }
-    Ok(())
 }

@@ -20,8 +20,6 @@
 //! The types here trust their bytes, which only [`pack`] makes; foreign bytes lead to wrong answers or a panic on a slice's end, not to
 //! worse.
 
-use smallvec::SmallVec;
-
 use super::bits::SharedBits;
 use super::part::most_listed;
 use super::shape::ArrayShape;
@@ -35,7 +33,7 @@ const WINDOW_BYTES: usize = 24;
 const IDLE_BYTES: usize = 4;
 const PART_BYTES: usize = 10;
 const SLICE_BYTES: usize = 7;
-const HASH_BYTES: usize = 8;
+pub(super) const HASH_BYTES: usize = 8;
 
 // The flags of a ring.
 const WINDOW: u8 = 1;
@@ -192,10 +190,10 @@ pub struct PackedRing<'a> {
 
 /// One part, read where it stands.
 #[derive(Clone, Copy)]
-struct PartRef<'a> {
+pub(super) struct PartRef<'a> {
     /// Its entry in the table.
     entry: &'a [u8],
-    content: &'a [u8],
+    pub(super) content: &'a [u8],
 }
 
 impl<'a> PartRef<'a> {
@@ -204,12 +202,12 @@ impl<'a> PartRef<'a> {
     }
 
     #[inline]
-    fn shape(self) -> ArrayShape {
+    pub(super) fn shape(self) -> ArrayShape {
         let hashes = u32::from(self.entry[0] & !LIST);
         ArrayShape { capacity: u24(self.entry, ITS_CAPACITY), bits: u24(self.entry, BITS), hashes }
     }
 
-    fn is_list(self) -> bool {
+    pub(super) fn is_list(self) -> bool {
         self.entry[0] & LIST != 0
     }
 
@@ -397,7 +395,7 @@ impl<'a> PackedRing<'a> {
     }
 
     /// The parts that are asked at this time, oldest first.
-    fn alive(self, now: u64) -> impl Iterator<Item = PartRef<'a>> {
+    pub(super) fn alive(self, now: u64) -> impl Iterator<Item = PartRef<'a>> {
         let asked = if self.flags() & DUAL != 0 { 1 } else { usize::from(self.payload[PARTS]) };
         let oldest = self.oldest_alive(now);
         self.parts().take(asked).filter(move |part| part.slice() >= oldest)
@@ -426,74 +424,6 @@ impl<'a> PackedRing<'a> {
             ring.parts.push_back(part.unpack()?);
         }
         Ok(ring)
-    }
-}
-
-/// The parts of a packed ring that are asked at one time, found once for many items.
-///
-/// Links are mostly of one shape, and in arrays of one shape an item has the same positions. So these are computed once, and
-/// looked up in all arrays side by side: for an item that none of five links knows in 3 to 4 steps instead of 10.
-pub struct Asked<'a> {
-    lists: SmallVec<[&'a [[u8; HASH_BYTES]]; 8]>,
-    arrays: SmallVec<[AlikeArrays<'a>; 2]>,
-}
-
-/// Arrays of one shape, at most as many as a word has bits.
-struct AlikeArrays<'a> {
-    bits: u64,
-    hashes: u32,
-    contents: SmallVec<[&'a [u8]; 8]>,
-}
-
-impl AlikeArrays<'_> {
-    #[inline]
-    fn contain(&self, hash: u64) -> bool {
-        // Of each array a bit, as long as it has had all positions so far.
-        let mut left = u64::MAX >> (u64::BITS - self.contents.len() as u32);
-        positions(hash, self.bits, self.hashes).all(|x| {
-            let (byte, shift) = ((x >> 3) as usize, (x & 7) as u32);
-            let set = |content: &&[u8]| u64::from(content[byte] >> shift & 1);
-            let hits = self.contents.iter().rev().fold(0, |hits, content| hits << 1 | set(content));
-            left &= hits;
-            left != 0
-        })
-    }
-}
-
-impl<'a> PackedRing<'a> {
-    /// What is asked at this time.
-    #[must_use]
-    pub fn asked(self, now: u64) -> Asked<'a> {
-        let mut asked = Asked { lists: SmallVec::new(), arrays: SmallVec::new() };
-        for part in self.alive(now) {
-            if part.is_list() {
-                asked.lists.push(part.content.as_chunks().0);
-                continue;
-            }
-            let ArrayShape { bits, hashes, .. } = part.shape();
-            let alike = asked.arrays.iter_mut().find(|alike| {
-                (alike.bits, alike.hashes) == (bits, hashes) && alike.contents.len() < u64::BITS as usize
-            });
-            match alike {
-                Some(alike) => alike.contents.push(part.content),
-                None => {
-                    let contents = SmallVec::from_slice(&[part.content]);
-                    asked.arrays.push(AlikeArrays { bits, hashes, contents });
-                }
-            }
-        }
-        asked
-    }
-}
-
-impl Asked<'_> {
-    /// As [`PackedRing::contains`].
-    #[inline]
-    #[must_use]
-    pub fn contain(&self, hash: u64) -> bool {
-        let listed =
-            |list: &&[[u8; HASH_BYTES]]| list.binary_search_by(|listed| u64::from_le_bytes(*listed).cmp(&hash)).is_ok();
-        self.lists.iter().any(listed) || self.arrays.iter().any(|alike| alike.contain(hash))
     }
 }
 

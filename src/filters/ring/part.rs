@@ -1,6 +1,6 @@
 //! One array of a ring: a link, or one of the arrays of a slice.
 
-use super::bits::SharedBits;
+use super::bits::{SharedBits, begin_small};
 use super::shape::ArrayShape;
 use crate::filters::bits::AllocError;
 use crate::filters::item_hash::positions;
@@ -9,10 +9,17 @@ use crate::filters::item_hash::positions;
 const MOST_LISTED: u64 = 4096;
 const HASH_BYTES: u64 = size_of::<u64>() as u64;
 
-/// How many hashes an array of this shape is, as long as a list of them is smaller than its bits.
+/// How many hashes an array of this shape can be, as long as a list of them is smaller than its bits.
 #[must_use]
 pub fn most_listed(shape: &ArrayShape) -> u64 {
     (shape.bytes().saturating_sub(1) / HASH_BYTES).min(MOST_LISTED)
+}
+
+/// A list of so many hashes becomes bits with the next one: of a large array soon, because all of them are written anew at once.
+fn listed_until(shape: &ArrayShape) -> u64 {
+    const LARGE_ARRAYS: u64 = 64;
+    let most = if begin_small(shape.bytes()) { LARGE_ARRAYS } else { u64::MAX };
+    most_listed(shape).min(most)
 }
 
 /// One array.
@@ -82,7 +89,7 @@ impl Part {
     pub fn reserve(&mut self, hash: u64) -> Result<(), AllocError> {
         let positions = self.positions(hash);
         match &mut self.store {
-            Store::List(hashes) if (hashes.len() as u64) < most_listed(&self.shape) => {
+            Store::List(hashes) if (hashes.len() as u64) < listed_until(&self.shape) => {
                 hashes.try_reserve(1).map_err(|_| AllocError { bytes: HASH_BYTES * hashes.len() as u64 })
             }
             Store::List(hashes) if hashes.binary_search(&hash).is_ok() => Ok(()),
@@ -119,45 +126,6 @@ impl Part {
             all.try_for_each(|position| bits.set(position))?;
         }
         Ok(bits)
-    }
-
-    /// Its bits; a list becomes bits.
-    fn as_bits(&mut self) -> Result<&mut SharedBits, AllocError> {
-        if let Store::List(_) = &self.store {
-            self.store = Store::Bits(self.listed_bits()?);
-        }
-        match &mut self.store {
-            Store::Bits(bits) => Ok(bits),
-            Store::List(_) => Err(AllocError { bytes: self.shape.bytes() }),
-        }
-    }
-
-    /// This array with all that the other one, of the same shape, holds.
-    ///
-    /// # Errors
-    /// [`AllocError`] when there is no memory.
-    pub fn joined(&self, other: &Self) -> Result<Self, AllocError> {
-        let (mut joined, from) = match (&self.store, &other.store) {
-            (Store::List(_), Store::Bits(_)) => (other.clone(), self),
-            _ => (self.clone(), other),
-        };
-        (joined.slice, joined.growth) = (self.slice, self.growth);
-        match &from.store {
-            Store::List(hashes) => hashes.iter().try_for_each(|hash| joined.add(*hash))?,
-            Store::Bits(more) => {
-                let bits = joined.as_bits()?;
-                let mut offset = 0;
-                for piece in more.pieces() {
-                    piece.map_or(Ok(()), |piece| bits.or_bytes(offset, piece))?;
-                    offset += super::bits::PIECE_BYTES;
-                }
-            }
-        }
-        let held = joined.held();
-        // One that gives nothing new is not counted again.
-        let items = if held == self.held() || held == other.held() { 0 } else { joined.items_estimated() };
-        joined.items = items.clamp(self.items.max(other.items), self.items.saturating_add(other.items));
-        Ok(joined)
     }
 
     /// A measure of what it holds, which only grows: bits that are set, or hashes.
@@ -210,5 +178,72 @@ impl Part {
             Store::List(hashes) => size_class(hashes.capacity() * size_of::<u64>()),
             Store::Bits(bits) => bits.heap_bytes(size_class),
         }
+    }
+}
+
+/// An array on the way to hold all that another one of its shape holds too.
+#[derive(Debug)]
+pub struct Join {
+    joined: Part,
+    /// What is taken in.
+    from: Part,
+    /// So many pieces of it, or hashes, were.
+    taken: usize,
+    /// What both were before: items, and a measure of what they hold.
+    before: [(u64, (bool, u64)); 2],
+}
+
+impl Join {
+    /// Two arrays, of which nothing is joined yet. The result stands where the first one stood.
+    #[must_use]
+    pub fn new(own: Part, other: Part) -> Self {
+        let before = [&own, &other].map(|part| (part.items, part.held()));
+        let (slice, growth) = (own.slice, own.growth);
+        let (joined, from) = match (&own.store, &other.store) {
+            (Store::List(_), Store::Bits(_)) => (other, own),
+            _ => (own, other),
+        };
+        Self { joined: Part { slice, growth, ..joined }, from, taken: 0, before }
+    }
+
+    /// Take in some more: so much as takes about a tenth of a millisecond. Tells whether that was all.
+    ///
+    /// # Errors
+    /// [`AllocError`] when there is no memory; the join is of no use then.
+    pub fn step(&mut self) -> Result<bool, AllocError> {
+        // Each hash can take as many pieces as it has positions.
+        const HASHES: usize = 8;
+        const PIECES: usize = 16;
+        let (most, all) = match &self.from.store {
+            Store::List(hashes) => (HASHES, hashes.len()),
+            Store::Bits(more) => (PIECES, more.pieces()),
+        };
+        let next = self.taken..(self.taken + most).min(all);
+        self.taken = next.end;
+        match (&mut self.joined.store, &self.from.store) {
+            (Store::Bits(bits), Store::Bits(more)) => bits.or_pieces(more, next)?,
+            (_, Store::List(hashes)) => hashes[next].iter().try_for_each(|hash| self.joined.add(*hash))?,
+            // What is taken in is bits only if both are.
+            (Store::List(_), Store::Bits(_)) => {}
+        }
+        Ok(self.taken == all)
+    }
+
+    /// What they have become once that is all.
+    #[must_use]
+    pub fn into_part(self) -> Part {
+        let Self { mut joined, before, .. } = self;
+        let held = joined.held();
+        let [(own, _), (other, _)] = before;
+        // One that gives nothing new is not counted again.
+        let items = if before.iter().any(|(_, before)| *before == held) { 0 } else { joined.items_estimated() };
+        joined.items = items.clamp(own.max(other), own.saturating_add(other));
+        joined
+    }
+
+    /// So many items had one of the two.
+    #[must_use]
+    pub fn most_items_before(&self) -> u64 {
+        self.before[0].0.max(self.before[1].0)
     }
 }

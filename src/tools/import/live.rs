@@ -133,8 +133,13 @@ impl Sender<'_> {
     }
 
     fn key(&mut self, db: usize, entry: EntryRef<'_>) -> Result<(), Stop> {
-        if !matches!(entry.value(), ValueRef::Bloom(_) | ValueRef::Ring(_)) {
-            return Ok(());
+        match entry.value() {
+            ValueRef::Bloom(_) | ValueRef::Ring(_) => {}
+            ValueRef::HalfRing(_) => {
+                self.tally.fail(entry.name(), "its CHAIN.LOADCHUNK is not complete; load its dump there".to_owned());
+                return Ok(());
+            }
+            _ => return Ok(()),
         }
         self.connect(if self.into.one_db { self.into.address.db } else { db as u32 })?;
         let key = Bytes::copy_from_slice(entry.name());

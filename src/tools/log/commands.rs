@@ -10,7 +10,7 @@
 //! | items counted | `BF.MADD`, if it would count each of them, in this sub-filter |
 //! | sub-filter | nothing, if the next item makes it by itself; until then the key lags |
 //! | header, chunk | `BF.LOADCHUNK` |
-//! | header of a ring | `CHAIN.LOADCHUNK`; the ring when it is whole |
+//! | header of a ring | `CHAIN.LOADCHUNK`, also for one in the base; the ring when it is whole |
 //! | anything else of a ring | the ring, when something else needs it or at the end: its commands depend on the clock |
 //! | restored | `RESTORE`, large ones as the filter |
 //! | life | at the end |
@@ -29,7 +29,7 @@ use super::text::profile_options;
 use super::{CatError, Printer, iterator};
 use crate::codec::payload::{self, RDB_VERSION};
 use crate::keyspace::effect::{Effect, Profile};
-use crate::keyspace::entry::EntryRef;
+use crate::keyspace::entry::{EntryRef, ValueRef};
 use crate::persist::files::Files;
 use crate::persist::record::{Change, Record, Unit, for_each_record};
 use crate::persist::replay::ReplayError;
@@ -241,8 +241,12 @@ impl<W: Write> Commands<W> {
 
 /// Prints a key in place of one that may be there.
 fn print_key<W: Write>(out: &mut Resp<W>, db: usize, name: &[u8], entry: EntryRef<'_>) -> Result<(), CatError> {
+    if let ValueRef::HalfRing(half) = entry.value() {
+        // What its client has to know: a load of this ring is to begin anew.
+        out.request(db, &[b"DEL", name])?;
+        return Ok(out.request(db, &[b"CHAIN.LOADCHUNK", name, half.cursor.to_string().as_bytes(), &half.header])?);
+    }
     match form_of(entry, WHOLE_BYTES).transpose()? {
-        // A load that is not over is begun again by its client.
         None => {}
         Some(Form::Payload(payload)) => out.request(db, &[b"RESTORE", name, b"0", &payload, b"REPLACE"])?,
         Some(Form::Pieces(header)) => {

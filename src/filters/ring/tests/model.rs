@@ -255,8 +255,10 @@ impl Twin {
         assert_eq!((packed.version(), packed.latest()), (ring.version, ring.latest));
         assert_eq!((packed.key(), packed.items(now)), (ring.settings.key.as_ref(), ring.items(now)));
         assert!(hashes.iter().all(|hash| packed.contains(*hash, now) == ring.contains(*hash, now)));
-        let asked = packed.asked(now);
-        assert!(hashes.iter().all(|hash| asked.contain(*hash) == ring.contains(*hash, now)));
+        for items in [0, 100, usize::MAX] {
+            let asked = packed.asked(now, items);
+            assert!(hashes.iter().all(|hash| asked.contain(*hash) == ring.contains(*hash, now)));
+        }
         assert_same(&packed.unpack().unwrap(), ring);
     }
 }

@@ -365,3 +365,52 @@ fn the_ends_of_all_ranges_work() {
         }
     }
 }
+
+/// The lists of large arrays end early, and what follows takes memory as it comes: an insert never has most of an array made.
+#[test]
+fn a_large_array_is_not_made_at_once() {
+    let settings = settings(100_000_000, 0.01, 2, Mode::Count);
+    let mut ring = Ring::new(settings, 1);
+    let bytes = |ring: &Ring| ring.heap_bytes(|bytes| bytes);
+    let most = ring.settings.array(0).unwrap().bytes() as usize;
+    assert!(most > 100_000_000);
+    let (mut before, mut listed) = (0, 0);
+    for item in 0..5000 {
+        assert!(ring.insert(hash(item), at(0)).unwrap().unseen);
+        let now = bytes(&ring);
+        assert!(now - before < most / 200, "item {item}: from {before} to {now}");
+        (before, listed) = (now, listed + u64::from(matches!(ring.parts[0].store, Store::List(_))));
+    }
+    assert!(listed == 64 && holds(&ring, 0..5000, 0) && before < most / 10, "{listed} {before}");
+    assert!(wrong_answers(&ring, 10_000, 1, 0) == 0.0);
+}
+
+/// Whatever the steps, the bits of an array are those of both, and neither of the two changes.
+#[test]
+fn large_arrays_merge_bit_by_bit() {
+    let settings = settings(2_000_000, 0.01, 2, Mode::Count);
+    let sizes = [20, 300, 9000, 100_000];
+    let of = |first: u64, count: u64| ring_of(settings, first..first + count, 0);
+    for (i, one) in sizes.into_iter().enumerate() {
+        for (j, other) in sizes.into_iter().enumerate() {
+            let rings = [of(0, one), of(one / 2 + 1_000_000 * (i.max(j) as u64 % 2), other)];
+            let before: Vec<_> = rings.iter().map(|ring| content(&ring.parts[0])).collect();
+            let [own, source] = &rings;
+            let mut merge = Merge::new(own.clone(), vec![source.clone()], 0, false).unwrap();
+            let mut steps = 0;
+            while !merge.step().unwrap() {
+                steps += 1;
+            }
+            let merged = merge.into_ring();
+            let pieces = merged.parts[0].shape.bytes() / bits::PIECE_BYTES as u64;
+            assert!(own.parts[0].items.min(other) < 100 || steps > pieces / 20, "{steps} steps for {pieces} pieces");
+            let either = |hash: u64| rings.iter().any(|ring| ring.contains(hash, 0));
+            assert!((0..one).chain(0..other).all(|item| !either(hash(item)) || merged.contains(hash(item), 0)));
+            if let [Store::Bits(_), Store::Bits(_)] = [&own.parts[0].store, &source.parts[0].store] {
+                let or = before[0].5.iter().zip(&before[1].5).map(|(one, other)| one | other);
+                assert!(content(&merged.parts[0]).5.into_iter().eq(or));
+            }
+            assert!(rings.iter().map(|ring| content(&ring.parts[0])).eq(before));
+        }
+    }
+}
