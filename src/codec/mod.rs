@@ -19,8 +19,11 @@
 
 pub mod bloom;
 pub mod bloom_value;
+pub mod chunks;
+pub mod counting_dump;
 pub mod crc32c;
 pub mod crc64;
+pub mod dleft_dump;
 pub mod foreign;
 pub mod lzf;
 pub mod payload;

@@ -45,25 +45,22 @@
 //! covered by its own, and says which it is, of how many, and of which shape; so nothing can be damaged, left out, taken twice or taken from
 //! another shape without being noticed. A chunk of another dump of the same shape is as good as the right one.
 
-use super::crc64::Crc64;
+pub use super::chunks::{CHUNK_BYTES, Chunk, DumpError, LoadError, MAGIC};
+use super::chunks::{CRC_BYTES, END, Fields, HASH_SIP, HASH_XXH3, NUMBER_BITS, checked, push_crc, reserved};
+use super::rdb::ModuleId;
 use super::ring_fields::{
     ContentCheck, HASH_BYTES, MOST_ITEMS, MOST_TIME, PartHead, RawSettings, RingHead, push_content, put_content,
 };
+use super::value::Load;
 use crate::filters::bits::AllocError;
 use crate::filters::item_hash::{KEY_BYTES, hash_item};
 use crate::filters::ring::part::most_listed;
 use crate::filters::ring::shape::ArrayShape;
 use crate::filters::ring::{Mode, Part, Ring, Store, Window};
 
-/// Most bytes of a chunk other than the header.
-pub const CHUNK_BYTES: usize = 1 << 20;
-/// First bytes of a header.
-pub const MAGIC: &[u8; 8] = b"SEENDUMP";
 const FORMAT: u8 = 1;
 /// The number of this kind of filter in dumps and exports.
 pub(super) const KIND_RING: u8 = 5;
-pub(super) const HASH_XXH3: u8 = 1;
-pub(super) const HASH_SIP: u8 = 2;
 
 const HEADER_BYTES: usize = 120;
 const PART_BYTES: usize = 40;
@@ -71,36 +68,12 @@ const PART_BYTES: usize = 40;
 const CHUNK_HEAD_BYTES: usize = 16;
 /// Before what a piece holds.
 const PIECE_HEAD_BYTES: usize = 8;
-const CRC_BYTES: usize = 8;
 /// Room for pieces.
 const ROOM_BYTES: usize = CHUNK_BYTES - CHUNK_HEAD_BYTES - CRC_BYTES;
 
-const NUMBER_BITS: u32 = 28;
-/// The number behind the last chunk.
-const END: u64 = (1 << NUMBER_BITS) - 1;
 /// Samples of a part that does not change, and bytes of each.
 const SAMPLES: usize = 8;
 const SAMPLE_BYTES: usize = 32;
-
-/// What a call of a dump gives.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Chunk {
-    /// The cursor for the next call, and for the load of these bytes; 0 at the end.
-    pub cursor: u64,
-    /// The bytes; none at the end.
-    pub data: Vec<u8>,
-}
-
-/// A dump cannot go on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum DumpError {
-    /// The ring has another shape than when the dump began, or the cursor is of no dump of it.
-    #[error("filter changed shape during the dump, start again at 0")]
-    Changed,
-    /// There is no memory for the chunk.
-    #[error(transparent)]
-    Memory(#[from] AllocError),
-}
 
 /// Dumps rings in chunks.
 #[derive(Debug)]
@@ -310,12 +283,6 @@ fn push_part(out: &mut Vec<u8>, part: &PartHead) {
     out.extend_from_slice(&[part.shape.hashes as u8, part.growth, part.listed.into(), 0, 0, 0, 0, 0]);
 }
 
-fn reserved(bytes: usize) -> Result<Vec<u8>, AllocError> {
-    let mut data = Vec::new();
-    data.try_reserve_exact(bytes).map_err(|_| AllocError { bytes: bytes as u64 })?;
-    Ok(data)
-}
-
 fn header(ring: &Ring, layout: &Layout) -> Result<Vec<u8>, AllocError> {
     let mut data = reserved(HEADER_BYTES + layout.parts.len() * PART_BYTES + CRC_BYTES)?;
     let hash = if ring.settings.key.is_some() { HASH_SIP } else { HASH_XXH3 };
@@ -363,40 +330,6 @@ fn list_bytes(part: &Part) -> u64 {
         Store::List(hashes) => (hashes.len() * HASH_BYTES) as u64,
         Store::Bits(_) => 0,
     }
-}
-
-fn push_crc(data: &mut Vec<u8>) {
-    let crc = Crc64::of(data);
-    data.extend_from_slice(&crc.to_le_bytes());
-}
-
-/// What stands before a right checksum.
-fn checked(data: &[u8]) -> Option<&[u8]> {
-    let (body, crc) = data.split_last_chunk::<CRC_BYTES>()?;
-    (u64::from_le_bytes(*crc) == Crc64::of(body)).then_some(body)
-}
-
-/// A chunk was not taken; the load is as it was.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum LoadError {
-    /// It is damaged, or of another filter.
-    #[error("received bad data")]
-    Bad,
-    /// It is not its turn.
-    #[error("invalid offset, {expected} expected")]
-    Offset {
-        /// The cursor of the chunk whose turn it is.
-        expected: u64,
-    },
-    /// The ring would hold more bytes than the caller allows.
-    #[error("the filter would hold {bytes} bytes")]
-    Limit {
-        /// What it would hold.
-        bytes: u64,
-    },
-    /// There is no memory for what it holds.
-    #[error(transparent)]
-    Memory(#[from] AllocError),
 }
 
 /// A ring that is being loaded.
@@ -592,6 +525,34 @@ impl Found<'_> {
     }
 }
 
+impl Load for RingLoad {
+    const HALF_ID: ModuleId = match ModuleId::new(b"seenCHAIN", 1) {
+        Some(id) => id,
+        None => panic!("no name of a module"),
+    };
+    const COMMAND: &'static str = "CHAIN.LOADCHUNK";
+
+    fn begin(cursor: u64, header: &[u8], limit_bytes: u64) -> Result<Self, LoadError> {
+        Self::new(cursor, header, limit_bytes)
+    }
+
+    fn bytes(&self) -> u64 {
+        self.bytes()
+    }
+
+    fn taken(&self) -> u64 {
+        self.taken()
+    }
+
+    fn is_whole(&self) -> bool {
+        self.is_whole()
+    }
+
+    fn footprint(&self, size_class: fn(usize) -> usize) -> (usize, usize) {
+        (self.heap_bytes(size_class), 0)
+    }
+}
+
 /// The load that a header begins.
 fn read_header(data: &[u8]) -> Option<RingLoad> {
     let mut fields = Fields(checked(data)?);
@@ -632,29 +593,4 @@ fn read_parts(fields: &mut Fields<'_>, ring: &RingHead, count: u32) -> Option<Ve
         parts.push(Some(part).filter(|_| sound)?);
     }
     Some(parts)
-}
-
-/// A cursor over fields.
-pub(super) struct Fields<'a>(pub &'a [u8]);
-
-impl<'a> Fields<'a> {
-    pub fn bytes(&mut self, len: usize) -> Option<&'a [u8]> {
-        let (bytes, rest) = self.0.split_at_checked(len)?;
-        self.0 = rest;
-        Some(bytes)
-    }
-
-    pub fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
-        let (array, rest) = self.0.split_first_chunk()?;
-        self.0 = rest;
-        Some(*array)
-    }
-
-    pub fn u32(&mut self) -> Option<u32> {
-        self.array().map(u32::from_le_bytes)
-    }
-
-    pub fn u64(&mut self) -> Option<u64> {
-        self.array().map(u64::from_le_bytes)
-    }
 }

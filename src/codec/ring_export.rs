@@ -32,7 +32,8 @@ use std::ops::Range;
 
 use xxhash_rust::xxh3::Xxh3Default;
 
-use super::ring_dump::{Fields, HASH_SIP, HASH_XXH3, KIND_RING};
+use super::chunks::{Fields, HASH_SIP, HASH_XXH3};
+use super::ring_dump::KIND_RING;
 use super::ring_fields::{HASH_BYTES, push_content};
 use crate::filters::bits::AllocError;
 use crate::filters::item_hash::{HashKey, hash_item, positions};

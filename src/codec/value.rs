@@ -4,16 +4,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::bloom::Decoded;
 use super::bloom_value::{BLOOM_ID, BloomValue, ValueError};
+use super::chunks::LoadError;
+use super::counting_dump::CountingLoad;
+use super::dleft_dump::DleftLoad;
 use super::rdb::{self, Input, ModuleId, Reader};
-use super::ring_dump::{LoadError, RingLoad};
+use super::ring_dump::RingLoad;
 use super::ring_value::{RING_ID, RingError, RingValue};
 use crate::filters::ring::Ring;
-
-/// A ring of which only the header of a dump is known: see [`push_half_loaded`].
-pub const HALF_RING_ID: ModuleId = match ModuleId::new(b"seenCHAIN", 1) {
-    Some(id) => id,
-    None => panic!("no name of a module"),
-};
 
 /// A value that was read and found sound, before any memory is taken for its bits.
 #[derive(Debug)]
@@ -26,33 +23,66 @@ pub enum Value<'a> {
     HalfRing(HalfRing),
 }
 
+/// What is taken of a dump in chunks, from its header on.
+pub trait Load: Sized {
+    /// The id of such a value, of which only the header is kept: see [`push_half_loaded`].
+    const HALF_ID: ModuleId;
+    /// Its first command, for messages.
+    const COMMAND: &'static str;
+
+    /// The load that a header begins, which came with `cursor`, of a filter of at most `limit_bytes`.
+    ///
+    /// # Errors
+    /// [`LoadError`], but for its turn.
+    fn begin(cursor: u64, header: &[u8], limit_bytes: u64) -> Result<Self, LoadError>;
+
+    /// Bytes of what the filter will hold.
+    fn bytes(&self) -> u64;
+
+    /// So many of them were taken.
+    fn taken(&self) -> u64;
+
+    /// Whether all chunks were taken.
+    fn is_whole(&self) -> bool;
+
+    /// Bytes of the heap, each allocation counted as `size_class` says, and of memory mappings.
+    fn footprint(&self, size_class: fn(usize) -> usize) -> (usize, usize);
+}
+
 /// A ring that is being loaded.
+pub type HalfRing = HalfLoaded<RingLoad>;
+/// A counting filter that is being loaded.
+pub type HalfCounting = HalfLoaded<CountingLoad>;
+/// A d-left filter that is being loaded.
+pub type HalfDleft = HalfLoaded<DleftLoad>;
+
+/// A filter that is being loaded.
 #[derive(Debug)]
-pub struct HalfRing {
+pub struct HalfLoaded<L> {
     /// The header of its dump.
     pub header: Box<[u8]>,
     /// The cursor that came with the header.
     pub cursor: u64,
     /// What was taken of the chunks.
-    pub load: RingLoad,
+    pub load: L,
     /// The save epoch that it belongs to.
     moment: AtomicU64,
 }
 
-impl HalfRing {
+impl<L: Load> HalfLoaded<L> {
     /// The load that a header begins.
     ///
     /// # Errors
-    /// As [`RingLoad::new`].
+    /// As [`Load::begin`].
     pub fn new(cursor: u64, header: &[u8], limit_bytes: u64) -> Result<Self, LoadError> {
-        let load = RingLoad::new(cursor, header, limit_bytes)?;
+        let load = L::begin(cursor, header, limit_bytes)?;
         Ok(Self { load, header: header.into(), cursor, moment: AtomicU64::new(0) })
     }
 
     /// The same load, of which nothing but the header was taken.
     ///
     /// # Errors
-    /// As [`RingLoad::new`], which this one passed.
+    /// As [`Load::begin`], which this one passed.
     pub fn begun_anew(&self) -> Result<Self, LoadError> {
         Self::new(self.cursor, &self.header, u64::MAX)
     }
@@ -66,6 +96,13 @@ impl HalfRing {
     /// It belongs to this save epoch from now on.
     pub fn set_moment(&self, epoch: u64) {
         self.moment.store(epoch, Ordering::Relaxed);
+    }
+
+    /// Bytes of the heap and of memory mappings, with those of this struct.
+    #[must_use]
+    pub fn footprint(&self, size_class: fn(usize) -> usize) -> (usize, usize) {
+        let (heap, mapped) = self.load.footprint(size_class);
+        (size_class(size_of::<Self>()) + size_class(self.header.len()) + heap, mapped)
     }
 }
 
@@ -116,7 +153,7 @@ impl<'a> Value<'a> {
     /// [`ValueError`], but for a limit or a lack of memory.
     pub fn read(reader: &mut Reader<'a>) -> Result<Self, ValueError> {
         let id = ModuleId::from_code(reader.clone().length()?);
-        if id == HALF_RING_ID {
+        if id == RingLoad::HALF_ID {
             return read_half_loaded(reader).map(Self::HalfRing);
         }
         match id.name() == RING_ID.name() {
@@ -149,22 +186,22 @@ impl<'a> Value<'a> {
     }
 }
 
-/// Append the value of a ring that is being loaded: the header of its dump and the cursor that came with it. The chunks that
+/// Append the value of a filter that is being loaded: the header of its dump and the cursor that came with it. The chunks that
 /// were taken are not kept: who loads it begins again with the first.
-pub fn push_half_loaded(out: &mut Vec<u8>, half: &HalfRing) {
-    rdb::push_length(out, HALF_RING_ID.code());
+pub fn push_half_loaded<L: Load>(out: &mut Vec<u8>, half: &HalfLoaded<L>) {
+    rdb::push_length(out, L::HALF_ID.code());
     rdb::push_unsigned(out, half.cursor);
     super::rdb_string::push_field(out, &half.header, None);
     rdb::push_end(out);
 }
 
-fn read_half_loaded(reader: &mut Reader<'_>) -> Result<HalfRing, ValueError> {
+fn read_half_loaded<L: Load>(reader: &mut Reader<'_>) -> Result<HalfLoaded<L>, ValueError> {
     reader.length()?;
     let cursor = reader.unsigned()?;
     reader.string_opcode()?;
     let mut scratch = Vec::new();
     let header = reader.text()?;
-    let half = HalfRing::new(cursor, header.bytes(&mut scratch)?, u64::MAX).map_err(|_| ValueError::Chain)?;
+    let half = HalfLoaded::new(cursor, header.bytes(&mut scratch)?, u64::MAX).map_err(|_| ValueError::Chain)?;
     reader.end()?;
     Ok(half)
 }

@@ -103,6 +103,18 @@ pub fn copied(entry: EntryRef<'_>, name: &[u8]) -> Result<Entry, AllocError> {
             let half = half.begun_anew().map_err(|_| AllocError { bytes: 0 })?;
             return with_stamp(super::ring::half_loaded(name, entry.life(), half)?, entry);
         }
+        ValueRef::Counting(filter) => {
+            return with_stamp(super::counting::copied(name, entry.life(), filter)?, entry);
+        }
+        ValueRef::HalfCounting(half) => {
+            let half = half.begun_anew().map_err(|_| AllocError { bytes: 0 })?;
+            return with_stamp(super::counting::half_loaded(name, entry.life(), half)?, entry);
+        }
+        ValueRef::Dleft(filter) => return with_stamp(super::dleft::copied(name, entry.life(), filter)?, entry),
+        ValueRef::HalfDleft(half) => {
+            let half = half.begun_anew().map_err(|_| AllocError { bytes: 0 })?;
+            return with_stamp(super::dleft::half_loaded(name, entry.life(), half)?, entry);
+        }
         _ => return Err(AllocError { bytes: 0 }),
     };
     let mut copy = BloomCopy::of(bloom)?;

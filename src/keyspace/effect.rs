@@ -7,6 +7,7 @@
 
 use crate::filters::bloom::Shape;
 use crate::filters::ring::{Event, Settings};
+use crate::filters::{counting, dleft};
 
 /// A change of one key, or of whole databases.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -81,6 +82,62 @@ pub enum Effect<'a> {
         links: u16,
         /// At this time for the ring.
         now: u64,
+    },
+    /// A counting filter was made.
+    CountingCreated {
+        /// With these settings.
+        settings: counting::Settings,
+        /// Of this shape.
+        shape: counting::Shape,
+        /// Its versions begin at this one.
+        version: u64,
+        /// When it ends, in milliseconds since 1970.
+        life: Option<u64>,
+    },
+    /// A counting filter is made from the header of a dump; it is there when its last chunk is, as [`Effect::Restored`].
+    CountingHeader {
+        /// The cursor that came with the header.
+        cursor: u64,
+        /// The header.
+        header: &'a [u8],
+    },
+    /// Items were counted by a counting filter.
+    CountingAdded {
+        /// These, in this order; none that was refused.
+        items: &'a [&'a [u8]],
+    },
+    /// Items were taken out of a counting filter.
+    CountingRemoved {
+        /// These, in this order; none that was not there.
+        items: &'a [&'a [u8]],
+    },
+    /// A counting filter forgot half of everything.
+    CountingDecayed,
+    /// A d-left filter was made.
+    DleftCreated {
+        /// With these settings.
+        settings: dleft::Settings,
+        /// What its multipliers are drawn from.
+        seed: u64,
+        /// When it ends, in milliseconds since 1970.
+        life: Option<u64>,
+    },
+    /// A d-left filter is made from the header of a dump; it is there when its last chunk is, as [`Effect::Restored`].
+    DleftHeader {
+        /// The cursor that came with the header.
+        cursor: u64,
+        /// The header.
+        header: &'a [u8],
+    },
+    /// Items were counted by a d-left filter, which grew for them if it had to.
+    DleftAdded {
+        /// These, in this order; none that was refused.
+        items: &'a [&'a [u8]],
+    },
+    /// Items were taken out of a d-left filter.
+    DleftRemoved {
+        /// These, in this order; none that was not there.
+        items: &'a [&'a [u8]],
     },
     /// What keys of rings get whose names begin with the name beside the effect, when a command makes them by itself.
     Profile {

@@ -29,8 +29,10 @@ use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 use super::latch::Latch;
 use super::size_class::size_class;
-use crate::codec::value::HalfRing;
+use crate::codec::value::{HalfCounting, HalfDleft, HalfRing};
 use crate::filters::bits::{AllocError, prefetch_at};
+use crate::filters::counting::{CountingBloom, CountingMut, CountingRef, PackedCounting, PackedCountingMut};
+use crate::filters::dleft::{Dleft, DleftMut, DleftRef, PackedDleft, PackedDleftMut};
 use crate::filters::packed_bloom::{PackedBloom, PackedBloomMut};
 use crate::filters::ring::Ring;
 use crate::filters::ring::packed::PackedRing;
@@ -51,6 +53,10 @@ pub enum Kind {
     Bloom,
     /// A ring of Bloom arrays.
     Ring,
+    /// A counting Bloom filter.
+    Counting,
+    /// A d-left counting filter.
+    Dleft,
     /// Stands for a second kind until there is one, so that tests can hold a key of the wrong type.
     #[cfg(test)]
     Opaque,
@@ -63,6 +69,8 @@ impl Kind {
         match self {
             Self::Bloom => "MBbloom--",
             Self::Ring => "seenCHAIN",
+            Self::Counting => "seenCBF--",
+            Self::Dleft => "seenDLCBF",
             #[cfg(test)]
             Self::Opaque => "opaque---",
         }
@@ -77,6 +85,14 @@ pub enum Value {
     Ring(Box<Ring>),
     /// One that is being loaded.
     HalfRing(Box<HalfRing>),
+    /// A counting Bloom filter.
+    Counting(Box<CountingBloom>),
+    /// One that is being loaded.
+    HalfCounting(Box<HalfCounting>),
+    /// A d-left counting filter.
+    Dleft(Box<Dleft>),
+    /// One that is being loaded.
+    HalfDleft(Box<HalfDleft>),
     /// The entry is away: a long command works on it (see [`super::latched::Latched`]).
     Busy {
         /// What waiters wait for.
@@ -97,6 +113,14 @@ pub enum ValueRef<'a> {
     Ring(RingRef<'a>),
     /// One that is being loaded.
     HalfRing(&'a HalfRing),
+    /// A counting Bloom filter.
+    Counting(CountingRef<'a>),
+    /// One that is being loaded.
+    HalfCounting(&'a HalfCounting),
+    /// A d-left counting filter.
+    Dleft(DleftRef<'a>),
+    /// One that is being loaded.
+    HalfDleft(&'a HalfDleft),
     /// The entry is away.
     Busy {
         /// What waiters wait for.
@@ -126,6 +150,14 @@ pub enum ValueMut<'a> {
     Ring,
     /// One that is being loaded.
     HalfRing(&'a mut HalfRing),
+    /// A counting Bloom filter; what needs room is done with [`super::counting`].
+    Counting(CountingMut<'a>),
+    /// One that is being loaded.
+    HalfCounting(&'a mut HalfCounting),
+    /// A d-left counting filter; what needs growth or another form is done with [`super::dleft`].
+    Dleft(DleftMut<'a>),
+    /// One that is being loaded.
+    HalfDleft(&'a mut HalfDleft),
     /// The entry is away.
     Busy,
     /// See [`Kind::Opaque`].
@@ -139,6 +171,8 @@ enum Form {
     PackedBloom = 0,
     Boxed = 1,
     PackedRing = 2,
+    PackedCounting = 3,
+    PackedDleft = 4,
 }
 
 impl Form {
@@ -146,7 +180,20 @@ impl Form {
         match bits {
             0 => Self::PackedBloom,
             2 => Self::PackedRing,
+            3 => Self::PackedCounting,
+            4 => Self::PackedDleft,
             _ => Self::Boxed,
+        }
+    }
+
+    /// The kind of a value that stands in the entry itself.
+    const fn packed_kind(self) -> Option<Kind> {
+        match self {
+            Self::PackedBloom => Some(Kind::Bloom),
+            Self::PackedRing => Some(Kind::Ring),
+            Self::PackedCounting => Some(Kind::Counting),
+            Self::PackedDleft => Some(Kind::Dleft),
+            Self::Boxed => None,
         }
     }
 }
@@ -213,10 +260,23 @@ impl Entry {
         payload_len: usize,
         init: impl FnOnce(&mut [u8]),
     ) -> Result<Self, AllocError> {
-        assert!(packs(name, payload_len), "a packed entry of {payload_len} bytes");
-        let mut entry = Self::allocate(name, life, payload_len, Form::PackedBloom)?;
-        init(entry.payload_mut());
-        Ok(entry)
+        Self::packed(name, life, payload_len, Form::PackedBloom, init)
+    }
+
+    /// The same for a d-left filter.
+    ///
+    /// # Errors
+    /// [`AllocError`] when there is no memory.
+    ///
+    /// # Panics
+    /// As [`packed_bloom`](Self::packed_bloom).
+    pub fn packed_dleft(
+        name: &[u8],
+        life: Option<u64>,
+        payload_len: usize,
+        init: impl FnOnce(&mut [u8]),
+    ) -> Result<Self, AllocError> {
+        Self::packed(name, life, payload_len, Form::PackedDleft, init)
     }
 
     /// The same for a ring, which also gets what the allocator would waste.
@@ -232,13 +292,34 @@ impl Entry {
         payload_len: usize,
         init: impl FnOnce(&mut [u8]),
     ) -> Result<Self, AllocError> {
+        Self::packed(name, life, roomy(name, life, payload_len), Form::PackedRing, init)
+    }
+
+    /// The same for a counting filter.
+    ///
+    /// # Errors
+    /// [`AllocError`] when there is no memory.
+    ///
+    /// # Panics
+    /// As [`packed_bloom`](Self::packed_bloom).
+    pub fn packed_counting(
+        name: &[u8],
+        life: Option<u64>,
+        payload_len: usize,
+        init: impl FnOnce(&mut [u8]),
+    ) -> Result<Self, AllocError> {
+        Self::packed(name, life, roomy(name, life, payload_len), Form::PackedCounting, init)
+    }
+
+    fn packed(
+        name: &[u8],
+        life: Option<u64>,
+        payload_len: usize,
+        form: Form,
+        init: impl FnOnce(&mut [u8]),
+    ) -> Result<Self, AllocError> {
         assert!(packs(name, payload_len), "a packed entry of {payload_len} bytes");
-        let size = layout_of(name.len(), life.is_some(), payload_len).size;
-        let waste = size_class(size).min(PACKED_ENTRY_BYTES) - size;
-        // What a life would take later is left free, or the key would be moved to the next size for it.
-        let roomy = payload_len + if life.is_some() { waste } else { waste.saturating_sub(LIFE_BYTES) };
-        let payload_len = if packs(name, roomy) { roomy } else { payload_len };
-        let mut entry = Self::allocate(name, life, payload_len, Form::PackedRing)?;
+        let mut entry = Self::allocate(name, life, payload_len, form)?;
         init(entry.payload_mut());
         Ok(entry)
     }
@@ -379,6 +460,8 @@ impl Entry {
         match self.as_ref().form() {
             Form::PackedBloom => ValueMut::Bloom(BloomMut::Packed(PackedBloomMut::new(self.payload_mut()))),
             Form::PackedRing => ValueMut::Ring,
+            Form::PackedCounting => ValueMut::Counting(CountingMut::Packed(PackedCountingMut::new(self.payload_mut()))),
+            Form::PackedDleft => ValueMut::Dleft(DleftMut::Packed(PackedDleftMut::new(self.payload_mut()))),
             Form::Boxed => {
                 // SAFETY: form and payload agree (see the module's invariant), and `&mut self` is exclusive.
                 let value = unsafe { &mut *self.as_ref().boxed_pointer() };
@@ -386,6 +469,10 @@ impl Entry {
                     Value::Bloom(bloom) => ValueMut::Bloom(BloomMut::Large(bloom)),
                     Value::Ring(_) => ValueMut::Ring,
                     Value::HalfRing(half) => ValueMut::HalfRing(half),
+                    Value::Counting(filter) => ValueMut::Counting(CountingMut::Large(filter)),
+                    Value::HalfCounting(half) => ValueMut::HalfCounting(half),
+                    Value::Dleft(filter) => ValueMut::Dleft(DleftMut::Large(filter)),
+                    Value::HalfDleft(half) => ValueMut::HalfDleft(half),
                     Value::Busy { .. } => ValueMut::Busy,
                     #[cfg(test)]
                     Value::Opaque => ValueMut::Opaque,
@@ -475,13 +562,17 @@ impl<'a> EntryRef<'a> {
     /// Whether the entry belongs to this save epoch, or is none that a snapshot keeps.
     pub(super) fn is_of(self, epoch: u64) -> bool {
         match self.form() {
-            Form::PackedBloom | Form::PackedRing => {
+            Form::PackedBloom | Form::PackedRing | Form::PackedCounting | Form::PackedDleft => {
                 (self.header().form.load(Ordering::Relaxed) & EPOCH != 0) == (epoch & 1 != 0)
             }
             Form::Boxed => match self.value() {
                 ValueRef::Bloom(BloomRef::Large(chain)) => chain.moment() >= epoch,
                 ValueRef::Ring(RingRef::Large(ring)) => ring.moment() >= epoch,
                 ValueRef::HalfRing(half) => half.moment() >= epoch,
+                ValueRef::Counting(CountingRef::Large(filter)) => filter.moment() >= epoch,
+                ValueRef::HalfCounting(half) => half.moment() >= epoch,
+                ValueRef::Dleft(DleftRef::Large(filter)) => filter.moment() >= epoch,
+                ValueRef::HalfDleft(half) => half.moment() >= epoch,
                 _ => true,
             },
         }
@@ -490,7 +581,7 @@ impl<'a> EntryRef<'a> {
     /// The entry belongs to this save epoch from now on. Only one thread at a time does this.
     pub(super) fn set_epoch(self, epoch: u64) {
         match self.form() {
-            Form::PackedBloom | Form::PackedRing => {
+            Form::PackedBloom | Form::PackedRing | Form::PackedCounting | Form::PackedDleft => {
                 let form = &self.header().form;
                 let (old, bit) = (form.load(Ordering::Relaxed), if epoch & 1 != 0 { EPOCH } else { 0 });
                 if old & EPOCH != bit {
@@ -501,6 +592,10 @@ impl<'a> EntryRef<'a> {
                 ValueRef::Bloom(BloomRef::Large(chain)) if chain.moment() < epoch => chain.set_moment(epoch),
                 ValueRef::Ring(RingRef::Large(ring)) => ring.set_moment(epoch),
                 ValueRef::HalfRing(half) => half.set_moment(epoch),
+                ValueRef::Counting(CountingRef::Large(filter)) if filter.moment() < epoch => filter.set_moment(epoch),
+                ValueRef::HalfCounting(half) => half.set_moment(epoch),
+                ValueRef::Dleft(DleftRef::Large(filter)) if filter.moment() < epoch => filter.set_moment(epoch),
+                ValueRef::HalfDleft(half) => half.set_moment(epoch),
                 _ => {}
             },
         }
@@ -508,13 +603,13 @@ impl<'a> EntryRef<'a> {
 
     /// The filter that stands in the entry itself, as bytes, and its kind.
     pub(super) fn packed_payload(self) -> Option<(Kind, &'a [u8])> {
-        let kind = match self.form() {
-            Form::PackedBloom => Kind::Bloom,
-            Form::PackedRing => Kind::Ring,
-            Form::Boxed => return None,
-        };
+        let kind = self.form().packed_kind()?;
+        Some((kind, self.payload()))
+    }
+
+    fn payload(self) -> &'a [u8] {
         let parts = self.parts();
-        Some((kind, self.bytes(parts.payload, parts.size - parts.payload)))
+        self.bytes(parts.payload, parts.size - parts.payload)
     }
 
     /// A filter with allocations of its own.
@@ -581,22 +676,20 @@ impl<'a> EntryRef<'a> {
     #[must_use]
     pub fn value(self) -> ValueRef<'a> {
         match self.form() {
-            Form::PackedBloom => {
-                let parts = self.parts();
-                let payload = self.bytes(parts.payload, parts.size - parts.payload);
-                ValueRef::Bloom(BloomRef::Packed(PackedBloom::new(payload)))
-            }
-            Form::PackedRing => {
-                let parts = self.parts();
-                let payload = self.bytes(parts.payload, parts.size - parts.payload);
-                ValueRef::Ring(RingRef::Packed(PackedRing::new(payload)))
-            }
+            Form::PackedBloom => ValueRef::Bloom(BloomRef::Packed(PackedBloom::new(self.payload()))),
+            Form::PackedRing => ValueRef::Ring(RingRef::Packed(PackedRing::new(self.payload()))),
+            Form::PackedCounting => ValueRef::Counting(CountingRef::Packed(PackedCounting::new(self.payload()))),
+            Form::PackedDleft => ValueRef::Dleft(DleftRef::Packed(PackedDleft::new(self.payload()))),
             Form::Boxed => {
                 // SAFETY: form and payload agree (see the module's invariant); the owner keeps the box alive for 'a.
                 match unsafe { &*self.boxed_pointer() } {
                     Value::Bloom(bloom) => ValueRef::Bloom(BloomRef::Large(bloom)),
                     Value::Ring(ring) => ValueRef::Ring(RingRef::Large(ring)),
                     Value::HalfRing(half) => ValueRef::HalfRing(half),
+                    Value::Counting(filter) => ValueRef::Counting(CountingRef::Large(filter)),
+                    Value::HalfCounting(half) => ValueRef::HalfCounting(half),
+                    Value::Dleft(filter) => ValueRef::Dleft(DleftRef::Large(filter)),
+                    Value::HalfDleft(half) => ValueRef::HalfDleft(half),
                     Value::Busy { latch, kind } => ValueRef::Busy { latch, kind: *kind },
                     #[cfg(test)]
                     Value::Opaque => ValueRef::Opaque,
@@ -608,14 +701,14 @@ impl<'a> EntryRef<'a> {
     /// The kind of value, also while it is away; none for a name that only stands for no key.
     #[must_use]
     pub fn kind(self) -> Option<Kind> {
-        match self.form() {
-            Form::PackedBloom => return Some(Kind::Bloom),
-            Form::PackedRing => return Some(Kind::Ring),
-            Form::Boxed => {}
+        if let Some(kind) = self.form().packed_kind() {
+            return Some(kind);
         }
         match self.value() {
             ValueRef::Bloom(_) => Some(Kind::Bloom),
             ValueRef::Ring(_) | ValueRef::HalfRing(_) => Some(Kind::Ring),
+            ValueRef::Counting(_) | ValueRef::HalfCounting(_) => Some(Kind::Counting),
+            ValueRef::Dleft(_) | ValueRef::HalfDleft(_) => Some(Kind::Dleft),
             ValueRef::Busy { kind, .. } => kind,
             #[cfg(test)]
             ValueRef::Opaque => Some(Kind::Opaque),
@@ -679,24 +772,25 @@ impl<'a> EntryRef<'a> {
     #[must_use]
     pub fn footprint(self) -> Footprint {
         let own = size_class(self.parts().size);
-        match self.form() {
-            Form::PackedBloom | Form::PackedRing => Footprint { heap: own, mapped: 0 },
-            Form::Boxed => {
-                let value = size_class(size_of::<Value>());
-                let (heap, mapped) = match self.value() {
-                    ValueRef::Bloom(BloomRef::Large(bloom)) => (bloom.heap_bytes(size_class), bloom.mapped_bytes()),
-                    ValueRef::Ring(RingRef::Large(ring)) => {
-                        (size_class(size_of::<Ring>()) + ring.heap_bytes(size_class), 0)
-                    }
-                    ValueRef::HalfRing(half) => {
-                        let own = size_class(size_of::<HalfRing>()) + size_class(half.header.len());
-                        (own + half.load.heap_bytes(size_class), 0)
-                    }
-                    _ => (0, 0),
-                };
-                Footprint { heap: own + value + heap, mapped }
-            }
+        if self.form() != Form::Boxed {
+            return Footprint { heap: own, mapped: 0 };
         }
+        let value = size_class(size_of::<Value>());
+        let (heap, mapped) = match self.value() {
+            ValueRef::Bloom(BloomRef::Large(bloom)) => (bloom.heap_bytes(size_class), bloom.mapped_bytes()),
+            ValueRef::Ring(RingRef::Large(ring)) => (size_class(size_of::<Ring>()) + ring.heap_bytes(size_class), 0),
+            ValueRef::Counting(CountingRef::Large(filter)) => {
+                (size_class(size_of::<CountingBloom>()) + filter.heap_bytes(size_class), filter.mapped_bytes())
+            }
+            ValueRef::Dleft(DleftRef::Large(filter)) => {
+                (size_class(size_of::<Dleft>()) + filter.heap_bytes(size_class), filter.mapped_bytes())
+            }
+            ValueRef::HalfRing(half) => half.footprint(size_class),
+            ValueRef::HalfCounting(half) => half.footprint(size_class),
+            ValueRef::HalfDleft(half) => half.footprint(size_class),
+            _ => (0, 0),
+        };
+        Footprint { heap: own + value + heap, mapped }
     }
 }
 
@@ -760,6 +854,15 @@ fn layout_of(name_len: usize, has_life: bool, payload_len: usize) -> Parts {
     let life = HEADER_BYTES + long_size + long_name;
     let name = life + life_len;
     Parts { size: short + long_size, life, name, payload: name + name_len }
+}
+
+/// So many bytes, and what the allocator would waste.
+fn roomy(name: &[u8], life: Option<u64>, payload_len: usize) -> usize {
+    let size = layout_of(name.len(), life.is_some(), payload_len).size;
+    let waste = size_class(size).min(PACKED_ENTRY_BYTES).saturating_sub(size);
+    // What a life would take later is left free, or the key would be moved to the next size for it.
+    let roomy = payload_len + if life.is_some() { waste } else { waste.saturating_sub(LIFE_BYTES) };
+    if packs(name, roomy) { roomy } else { payload_len }
 }
 
 /// Whether a value of so many bytes can stand in the entry of this name. Asked without regard to a life, so that a value

@@ -29,6 +29,8 @@
 pub mod arrivals;
 pub mod bloom;
 pub mod clock;
+pub mod counting;
+pub mod dleft;
 pub mod effect;
 pub mod entry;
 mod eviction;

@@ -12,6 +12,7 @@ use std::cell::RefCell;
 use crate::filters::bloom::Shape;
 use crate::filters::ring::settings::LINKS;
 use crate::filters::ring::{Event, Mode, Settings, Window};
+use crate::filters::{counting, dleft};
 use crate::keyspace::DATABASES;
 use crate::keyspace::effect::{Cause, Effect, Group, Profile};
 
@@ -45,6 +46,39 @@ pub enum Change<'a> {
         /// These.
         items: Vec<&'a [u8]>,
     },
+    /// Items were counted by a filter, or taken out of it.
+    Counted {
+        /// What was done with them.
+        what: Counted,
+        /// These.
+        items: Vec<&'a [u8]>,
+    },
+}
+
+/// What is done with items of filters that count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counted {
+    /// [`Effect::CountingAdded`].
+    Added,
+    /// [`Effect::CountingRemoved`].
+    Removed,
+    /// [`Effect::DleftAdded`].
+    DleftAdded,
+    /// [`Effect::DleftRemoved`].
+    DleftRemoved,
+}
+
+impl Counted {
+    /// The effect on these items.
+    #[must_use]
+    pub fn effect<'a>(self, items: &'a [&'a [u8]]) -> Effect<'a> {
+        match self {
+            Self::Added => Effect::CountingAdded { items },
+            Self::Removed => Effect::CountingRemoved { items },
+            Self::DleftAdded => Effect::DleftAdded { items },
+            Self::DleftRemoved => Effect::DleftRemoved { items },
+        }
+    }
 }
 
 impl Change<'_> {
@@ -54,6 +88,7 @@ impl Change<'_> {
             Self::Effect(effect) => work(effect),
             Self::BloomAdded { link, items } => work(&Effect::BloomAdded { link: *link, items }),
             Self::RingAdded { event, items } => work(&Effect::RingAdded { event: *event, items }),
+            Self::Counted { what, items } => work(&what.effect(items)),
         }
     }
 }
@@ -86,6 +121,15 @@ enum Kind {
     RingLinks = 19,
     Profile = 20,
     RingHeader = 21,
+    CountingCreated = 22,
+    CountingHeader = 23,
+    CountingAdded = 24,
+    CountingRemoved = 25,
+    CountingDecayed = 26,
+    DleftCreated = 27,
+    DleftHeader = 28,
+    DleftAdded = 29,
+    DleftRemoved = 30,
 }
 
 thread_local! {
@@ -258,6 +302,45 @@ pub fn encode(db: usize, name: &[u8], effect: &Effect<'_>, out: &mut Vec<u8>) {
             push_number(out, u64::from(*links));
             push_number(out, *now);
         }
+        Effect::CountingCreated { settings, shape, version, life } => {
+            begin(Kind::CountingCreated);
+            push_counting(out, settings, shape);
+            out.extend(version.to_le_bytes());
+            push_life(out, *life);
+        }
+        Effect::CountingHeader { cursor, header } => {
+            begin(Kind::CountingHeader);
+            out.extend(cursor.to_le_bytes());
+            push_bytes(out, header);
+        }
+        Effect::CountingAdded { items } => {
+            begin(Kind::CountingAdded);
+            push_items(out, items);
+        }
+        Effect::CountingRemoved { items } => {
+            begin(Kind::CountingRemoved);
+            push_items(out, items);
+        }
+        Effect::CountingDecayed => begin(Kind::CountingDecayed),
+        Effect::DleftCreated { settings, seed, life } => {
+            begin(Kind::DleftCreated);
+            push_dleft(out, settings);
+            out.extend(seed.to_le_bytes());
+            push_life(out, *life);
+        }
+        Effect::DleftHeader { cursor, header } => {
+            begin(Kind::DleftHeader);
+            out.extend(cursor.to_le_bytes());
+            push_bytes(out, header);
+        }
+        Effect::DleftAdded { items } => {
+            begin(Kind::DleftAdded);
+            push_items(out, items);
+        }
+        Effect::DleftRemoved { items } => {
+            begin(Kind::DleftRemoved);
+            push_items(out, items);
+        }
         Effect::Profile { settings } => {
             begin(Kind::Profile);
             out.push(settings.map_or(0, |profile| 1 + u8::from(profile.keyed)));
@@ -313,6 +396,11 @@ fn push_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
+fn push_items(out: &mut Vec<u8>, items: &[&[u8]]) {
+    push_number(out, items.len() as u64);
+    items.iter().for_each(|item| push_bytes(out, item));
+}
+
 /// A moment is never 0 in a record: that stands for none.
 fn push_life(out: &mut Vec<u8>, life: Option<u64>) {
     out.extend(life.unwrap_or(0).to_le_bytes());
@@ -358,6 +446,40 @@ fn push_settings(out: &mut Vec<u8>, settings: &Settings) {
     settings.key.iter().for_each(|key| out.extend(key));
 }
 
+// The parts of a counting filter's settings that are there or not.
+const STRICT: u8 = 1;
+const HAS_COUNTING_KEY: u8 = 2;
+
+fn push_counting(out: &mut Vec<u8>, settings: &counting::Settings, shape: &counting::Shape) {
+    let flag = |on: bool, flag: u8| if on { flag } else { 0 };
+    out.push(flag(settings.strict, STRICT) | flag(settings.key.is_some(), HAS_COUNTING_KEY));
+    push_number(out, settings.capacity);
+    out.extend(settings.error.to_bits().to_le_bytes());
+    out.push(settings.counter_bits.bits() as u8);
+    push_number(out, shape.cells);
+    push_number(out, shape.hashes.into());
+    settings.key.iter().for_each(|key| out.extend(key));
+}
+
+// The parts of a d-left filter's settings that are there or not.
+const SPILLS: u8 = 1;
+const GROWS: u8 = 2;
+const HAS_DLEFT_KEY: u8 = 4;
+
+fn push_dleft(out: &mut Vec<u8>, settings: &dleft::Settings) {
+    let flag = |on: bool, flag: u8| if on { flag } else { 0 };
+    let growth = flag(settings.growth.is_some(), GROWS);
+    out.push(flag(settings.spill, SPILLS) | growth | flag(settings.key.is_some(), HAS_DLEFT_KEY));
+    push_number(out, settings.capacity);
+    out.extend(settings.error.to_bits().to_le_bytes());
+    out.extend([settings.subtables as u8, settings.cells as u8, settings.counter_bits as u8]);
+    if let Some(growth) = settings.growth {
+        push_number(out, growth.factor.into());
+        push_number(out, growth.final_capacity);
+    }
+    settings.key.iter().for_each(|key| out.extend(key));
+}
+
 /// Read the record at the front of `bytes`; what follows it is returned too.
 ///
 /// # Errors
@@ -365,6 +487,10 @@ fn push_settings(out: &mut Vec<u8>, settings: &Settings) {
 pub fn decode(bytes: &[u8]) -> Result<(Record<'_>, &[u8]), Malformed> {
     let mut fields = Fields(bytes);
     let (kind, db, name) = (fields.byte()?, fields.db()?, fields.bytes()?);
+    if let Some(what) = counted(kind) {
+        let items = fields.items()?;
+        return Ok((Record { db, name, change: Change::Counted { what, items } }, fields.0));
+    }
     let effect = match kind {
         k if k == Kind::BloomCreated as u8 => Effect::BloomCreated {
             shape: fields.shape()?,
@@ -393,6 +519,18 @@ pub fn decode(bytes: &[u8]) -> Result<(Record<'_>, &[u8]), Malformed> {
         k if k == Kind::RingRotated as u8 => Effect::RingRotated,
         k if k == Kind::RingCleared as u8 => Effect::RingCleared,
         k if k == Kind::RingLinks as u8 => Effect::RingLinks { links: fields.links()?, now: fields.number()? },
+        k if k == Kind::CountingCreated as u8 => {
+            let (settings, shape) = fields.counting()?;
+            Effect::CountingCreated { settings, shape, version: fields.u64()?, life: fields.life()? }
+        }
+        k if k == Kind::CountingHeader as u8 => {
+            Effect::CountingHeader { cursor: fields.u64()?, header: fields.bytes()? }
+        }
+        k if k == Kind::CountingDecayed as u8 => Effect::CountingDecayed,
+        k if k == Kind::DleftCreated as u8 => {
+            Effect::DleftCreated { settings: fields.dleft()?, seed: fields.u64()?, life: fields.life()? }
+        }
+        k if k == Kind::DleftHeader as u8 => Effect::DleftHeader { cursor: fields.u64()?, header: fields.bytes()? },
         k if k == Kind::Profile as u8 => Effect::Profile {
             settings: match fields.byte()? {
                 0 => None,
@@ -411,6 +549,16 @@ pub fn decode(bytes: &[u8]) -> Result<(Record<'_>, &[u8]), Malformed> {
         _ => return Err(Malformed),
     };
     Ok((Record { db, name, change: Change::Effect(effect) }, fields.0))
+}
+
+fn counted(kind: u8) -> Option<Counted> {
+    match kind {
+        k if k == Kind::CountingAdded as u8 => Some(Counted::Added),
+        k if k == Kind::CountingRemoved as u8 => Some(Counted::Removed),
+        k if k == Kind::DleftAdded as u8 => Some(Counted::DleftAdded),
+        k if k == Kind::DleftRemoved as u8 => Some(Counted::DleftRemoved),
+        _ => None,
+    }
 }
 
 /// What is left to be read.
@@ -506,6 +654,30 @@ impl<'a> Fields<'a> {
         if sound { Ok(settings) } else { Err(Malformed) }
     }
 
+    fn counting(&mut self) -> Result<(counting::Settings, counting::Shape), Malformed> {
+        let (flags, capacity, error) = (self.byte()?, self.number()?, f64::from_bits(self.u64()?));
+        let counter_bits = counting::CounterBits::new(self.byte()?.into()).ok_or(Malformed)?;
+        let shape = counting::Shape { cells: self.number()?, hashes: self.small()?, counter_bits };
+        let key = if flags & HAS_COUNTING_KEY != 0 { Some(self.array()?) } else { None };
+        let settings = counting::Settings { capacity, error, counter_bits, strict: flags & STRICT != 0, key };
+        let sound = flags <= STRICT | HAS_COUNTING_KEY && settings.is_sound() && shape.is_sound();
+        if sound { Ok((settings, shape)) } else { Err(Malformed) }
+    }
+
+    fn dleft(&mut self) -> Result<dleft::Settings, Malformed> {
+        let (flags, capacity, error) = (self.byte()?, self.number()?, f64::from_bits(self.u64()?));
+        let [subtables, cells, counter_bits] = self.array::<3>()?.map(u32::from);
+        let growth = match flags & GROWS {
+            0 => None,
+            _ => Some(dleft::Growth { factor: self.small()?, final_capacity: self.number()? }),
+        };
+        let key = if flags & HAS_DLEFT_KEY != 0 { Some(self.array()?) } else { None };
+        let spill = flags & SPILLS != 0;
+        let settings = dleft::Settings { capacity, error, growth, subtables, cells, counter_bits, spill, key };
+        let sound = flags <= SPILLS | GROWS | HAS_DLEFT_KEY && settings.is_sound();
+        if sound { Ok(settings) } else { Err(Malformed) }
+    }
+
     fn shape(&mut self) -> Result<Shape, Malformed> {
         Ok(Shape {
             entries: self.u64()?,
@@ -552,6 +724,19 @@ mod tests {
         };
         let window = Mode::Window(Window { span_ms: 1 << 38, bounded: true, by_events: true });
         let dual = Settings { mode: Mode::Dual { threshold: 0.6 }, links: 2, link_error: false, ..ring };
+        let counter_bits = counting::CounterBits::Eight;
+        let counting = counting::Settings { capacity: 1 << 40, error: 0.01, counter_bits, strict: false, key: None };
+        let counting_shape = counting.shape().unwrap();
+        let dleft = dleft::Settings {
+            capacity: 1 << 20,
+            error: 0.01,
+            growth: Some(dleft::Growth { factor: 2, final_capacity: 1 << 40 }),
+            subtables: 4,
+            cells: 16,
+            counter_bits: 4,
+            spill: true,
+            key: Some([9; 16]),
+        };
         for effect in [
             Effect::RingCreated { settings: ring, version: u64::MAX, life: Some(7) },
             Effect::RingCreated { settings: Settings { mode: window, idle: Some(9), ..ring }, version: 1, life: None },
@@ -561,6 +746,26 @@ mod tests {
             Effect::RingHeader { cursor: u64::MAX, header: b"header" },
             Effect::RingRotated,
             Effect::RingCleared,
+            Effect::CountingCreated { settings: counting, shape: counting_shape, version: u64::MAX, life: Some(7) },
+            Effect::CountingCreated {
+                settings: counting::Settings { strict: true, key: Some([7; 16]), ..counting },
+                shape: counting_shape,
+                version: 1,
+                life: None,
+            },
+            Effect::CountingHeader { cursor: 1 << 60, header: b"header" },
+            Effect::CountingAdded { items },
+            Effect::CountingRemoved { items: &items[1..] },
+            Effect::CountingDecayed,
+            Effect::DleftCreated { settings: dleft, seed: u64::MAX, life: Some(7) },
+            Effect::DleftCreated {
+                settings: dleft::Settings { growth: None, spill: false, key: None, ..dleft },
+                seed: 0,
+                life: None,
+            },
+            Effect::DleftHeader { cursor: 1 << 60, header: b"header" },
+            Effect::DleftAdded { items },
+            Effect::DleftRemoved { items: &[] },
             Effect::RingLinks { links: 2, now: 1 << 41 },
             Effect::Profile { settings: Some(Profile { settings: dual, keyed: true }) },
             Effect::Profile { settings: None },

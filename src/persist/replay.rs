@@ -5,7 +5,8 @@
 
 use crate::codec::bloom::decode_header;
 use crate::codec::payload::restore;
-use crate::codec::value::HalfRing;
+use crate::codec::value::{HalfCounting, HalfDleft, HalfRing};
+use crate::filters;
 use crate::filters::bits::AllocError;
 use crate::filters::item_hash::{HashKey, hash_item};
 use crate::filters::ring::{Event, InsertError, Ring};
@@ -15,7 +16,7 @@ use crate::keyspace::effect::Effect;
 use crate::keyspace::entry::{Entry, EntryRef, ValueMut, ValueRef};
 use crate::keyspace::held::Held;
 use crate::keyspace::latch::Wait;
-use crate::keyspace::{Cell, Keyspace, ring};
+use crate::keyspace::{Cell, Keyspace, counting, dleft, ring};
 
 /// A record could not be done again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -26,6 +27,30 @@ pub enum ReplayError {
     /// There is no memory for it.
     #[error(transparent)]
     Memory(#[from] AllocError),
+}
+
+impl From<filters::counting::Refused> for ReplayError {
+    fn from(_: filters::counting::Refused) -> Self {
+        Self::Unfitting
+    }
+}
+
+impl From<filters::dleft::Refused> for ReplayError {
+    fn from(refused: filters::dleft::Refused) -> Self {
+        match refused {
+            filters::dleft::Refused::Memory(error) => Self::Memory(error),
+            _ => Self::Unfitting,
+        }
+    }
+}
+
+impl From<filters::dleft::CreateError> for ReplayError {
+    fn from(error: filters::dleft::CreateError) -> Self {
+        match error {
+            filters::dleft::CreateError::Memory(error) => Self::Memory(error),
+            filters::dleft::CreateError::Settings(_) => Self::Unfitting,
+        }
+    }
 }
 
 impl From<Wait> for ReplayError {
@@ -92,6 +117,24 @@ fn apply_to_key(cell: &mut Cell<'_>, effect: &Effect<'_>) -> Result<(), ReplayEr
             cell.replace(ring::half_loaded(cell.name(), None, half)?);
             Ok(())
         }
+        Effect::CountingCreated { settings, shape, version, life } => {
+            cell.replace(counting::empty_filter(cell.name(), life, settings, shape, version)?);
+            Ok(())
+        }
+        Effect::CountingHeader { cursor, header } => {
+            let half = HalfCounting::new(cursor, header, u64::MAX).map_err(|_| ReplayError::Unfitting)?;
+            cell.replace(counting::half_loaded(cell.name(), None, half)?);
+            Ok(())
+        }
+        Effect::DleftCreated { settings, seed, life } => {
+            cell.replace(dleft::empty_filter(cell.name(), life, settings, seed)?);
+            Ok(())
+        }
+        Effect::DleftHeader { cursor, header } => {
+            let half = HalfDleft::new(cursor, header, u64::MAX).map_err(|_| ReplayError::Unfitting)?;
+            cell.replace(dleft::half_loaded(cell.name(), None, half)?);
+            Ok(())
+        }
         Effect::BloomHeader { header } => {
             let decoded = decode_header(header, u64::MAX).map_err(|_| ReplayError::Unfitting)?;
             cell.replace(loaded_filter(cell.name(), None, decoded)?);
@@ -136,6 +179,22 @@ fn change(entry: &mut Entry, effect: &Effect<'_>) -> Result<(), ReplayError> {
             bloom.or_bytes(link as usize, offset as usize, data);
             Ok(())
         }
+        Effect::CountingAdded { items } => each_counting(entry, items, counting::insert),
+        Effect::CountingRemoved { items } => each_counting(entry, items, |entry, hash| {
+            // Only what was there is recorded.
+            counting::remove(entry, hash).then_some(false).ok_or(ReplayError::Unfitting)
+        }),
+        Effect::CountingDecayed => {
+            let ValueMut::Counting(mut filter) = entry.value_mut() else { return Err(ReplayError::Unfitting) };
+            filter.decay();
+            Ok(())
+        }
+        Effect::DleftAdded { items } => {
+            each_dleft(entry, items, |entry, hash| Ok(dleft::insert(entry, hash).map(drop)?))
+        }
+        Effect::DleftRemoved { items } => each_dleft(entry, items, |entry, hash| {
+            dleft::remove(entry, hash)?.then_some(()).ok_or(ReplayError::Unfitting)
+        }),
         Effect::RingAdded { event, items } => add_to_ring(entry, event, items),
         Effect::RingRotated => change_ring(entry, |ring| ring.rotate().map_err(|_| ReplayError::Unfitting)),
         Effect::RingCleared => change_ring(entry, |ring| {
@@ -161,6 +220,32 @@ fn add_to_ring(entry: &mut Entry, event: Event, items: &[&[u8]]) -> Result<(), R
     }
     ring::advance(entry, event.now)?;
     Ok(())
+}
+
+/// Do something with the hash of each item of a counting filter.
+fn each_counting(
+    entry: &mut Entry,
+    items: &[&[u8]],
+    work: impl Fn(&mut Entry, u64) -> Result<bool, ReplayError>,
+) -> Result<(), ReplayError> {
+    items.iter().try_for_each(|item| {
+        let ValueRef::Counting(filter) = entry.value() else { return Err(ReplayError::Unfitting) };
+        let hash = filter.hash(item);
+        work(entry, hash).map(drop)
+    })
+}
+
+/// The same of a d-left filter.
+fn each_dleft(
+    entry: &mut Entry,
+    items: &[&[u8]],
+    work: impl Fn(&mut Entry, u64) -> Result<(), ReplayError>,
+) -> Result<(), ReplayError> {
+    items.iter().try_for_each(|item| {
+        let ValueRef::Dleft(filter) = entry.value() else { return Err(ReplayError::Unfitting) };
+        let hash = filter.hash(item);
+        work(entry, hash)
+    })
 }
 
 fn change_ring(entry: &mut Entry, work: impl FnOnce(&mut Ring) -> Result<(), ReplayError>) -> Result<(), ReplayError> {

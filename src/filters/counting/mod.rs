@@ -72,6 +72,8 @@ use cells::GROUP;
 
 /// Most positions of an item: a rate of 1e-15 takes 50.
 pub const MOST_HASHES: u32 = 64;
+/// More cells than any memory has.
+const MOST_CELLS: u64 = 1 << 56;
 
 /// How wide a counter is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,6 +141,12 @@ impl Settings {
         Ok(Shape { cells: array.bits, hashes: array.hashes, counter_bits: self.counter_bits })
     }
 
+    /// Whether a filter can have been made with these.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        (1..=MOST_CELLS).contains(&self.capacity) && self.error > 0.0 && self.error < 1.0
+    }
+
     /// The hash of an item in this filter.
     #[inline]
     #[must_use]
@@ -159,6 +167,12 @@ pub struct Shape {
 }
 
 impl Shape {
+    /// Whether a filter can have this shape.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        (1..=MOST_CELLS).contains(&self.cells) && (1..=MOST_HASHES).contains(&self.hashes)
+    }
+
     /// Words of all cells: cell `x` begins at bit `x * counter_bits`, least significant first. What is left of the last word is 0.
     #[must_use]
     pub fn words(&self) -> u64 {

@@ -147,6 +147,12 @@ impl Settings {
             .ok_or(SettingsError::TooLarge)
     }
 
+    /// Whether a filter can have been made with these.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        self.geometry().is_ok()
+    }
+
     /// So many different items fit into it in the end.
     #[must_use]
     pub fn final_capacity(&self) -> u64 {

@@ -436,7 +436,7 @@ fn or_counting(bits: &mut [u8], more: &[u8]) -> u64 {
 }
 
 /// How many bits of these bytes are set.
-fn count_ones(bytes: &[u8]) -> u64 {
+pub(in crate::filters) fn count_ones(bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<8>();
     let of_words: u64 = words.iter().map(|word| u64::from(u64::from_le_bytes(*word).count_ones())).sum();
     of_words + rest.iter().map(|byte| u64::from(byte.count_ones())).sum::<u64>()

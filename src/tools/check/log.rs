@@ -10,7 +10,7 @@ use crate::keyspace::effect::Effect;
 use crate::persist::files::{Files, RealFiles};
 use crate::persist::log::repair::CutOff;
 use crate::persist::log::{Damage, LogError, LogReader, Manifest, manifest};
-use crate::persist::record::{Change, Malformed, Record, Unit, for_each_record, next_unit};
+use crate::persist::record::{Change, Counted, Malformed, Record, Unit, for_each_record, next_unit};
 use crate::tools::json::Json;
 use crate::tools::meter::{amount, count, watch};
 use crate::tools::pinned::pin;
@@ -20,7 +20,7 @@ const TRIES: usize = 5;
 const BETWEEN: Duration = Duration::from_millis(200);
 
 /// Kinds of records, in the order in which they are told.
-const KINDS: [&str; 20] = [
+const KINDS: [&str; 29] = [
     "created",
     "added",
     "grown",
@@ -41,6 +41,15 @@ const KINDS: [&str; 20] = [
     "links",
     "profile",
     "ring header",
+    "counting created",
+    "counting header",
+    "counting added",
+    "counting removed",
+    "decayed",
+    "d-left created",
+    "d-left header",
+    "d-left added",
+    "d-left removed",
 ];
 
 /// What a log holds up to where it ends.
@@ -110,6 +119,15 @@ impl Figures {
                 self.items += items.len() as u64;
                 14
             }
+            Change::Counted { what, items } => {
+                self.items += items.len() as u64;
+                match what {
+                    Counted::Added => 22,
+                    Counted::Removed => 23,
+                    Counted::DleftAdded => 27,
+                    Counted::DleftRemoved => 28,
+                }
+            }
             Change::Effect(effect) => match effect {
                 Effect::BloomCreated { .. } => 0,
                 Effect::BloomAdded { .. } => 1,
@@ -131,6 +149,15 @@ impl Figures {
                 Effect::RingLinks { .. } => 17,
                 Effect::Profile { .. } => 18,
                 Effect::RingHeader { .. } => 19,
+                Effect::CountingCreated { .. } => 20,
+                Effect::CountingHeader { .. } => 21,
+                Effect::CountingAdded { .. } => 22,
+                Effect::CountingRemoved { .. } => 23,
+                Effect::CountingDecayed => 24,
+                Effect::DleftCreated { .. } => 25,
+                Effect::DleftHeader { .. } => 26,
+                Effect::DleftAdded { .. } => 27,
+                Effect::DleftRemoved { .. } => 28,
             },
         };
         self.kinds[kind] += 1;

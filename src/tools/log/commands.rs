@@ -27,7 +27,11 @@ use super::model::{Model, reserve_words};
 use super::resp::Resp;
 use super::text::profile_options;
 use super::{CatError, Printer, iterator};
+use crate::codec::counting_dump::CountingLoad;
+use crate::codec::dleft_dump::DleftLoad;
 use crate::codec::payload::{self, RDB_VERSION};
+use crate::codec::ring_dump::RingLoad;
+use crate::codec::value::{HalfLoaded, Load};
 use crate::keyspace::effect::{Effect, Profile};
 use crate::keyspace::entry::{EntryRef, ValueRef};
 use crate::persist::files::Files;
@@ -114,6 +118,10 @@ impl<W: Write> Commands<W> {
                 self.set_lag(*db, name, Lag::Filter);
                 Ok(self.model.apply(*db, name, &Effect::RingAdded { event: *event, items })?)
             }
+            Change::Counted { what, items } => {
+                self.set_lag(*db, name, Lag::Filter);
+                Ok(self.model.apply(*db, name, &what.effect(items))?)
+            }
             Change::Effect(effect) => {
                 self.before(*db, name, effect)?;
                 self.model.apply(*db, name, effect)?;
@@ -196,14 +204,20 @@ impl<W: Write> Commands<W> {
                 None => self.whole(db, name),
             },
             Effect::BloomHeader { header } => Ok(self.out.request(db, &[b"BF.LOADCHUNK", name, b"1", header])?),
-            Effect::RingHeader { cursor, header } => {
-                Ok(self.out.request(db, &[b"CHAIN.LOADCHUNK", name, cursor.to_string().as_bytes(), header])?)
-            }
+            Effect::RingHeader { cursor, header } => self.load_begins::<RingLoad>(db, name, cursor, header),
+            Effect::CountingHeader { cursor, header } => self.load_begins::<CountingLoad>(db, name, cursor, header),
+            Effect::DleftHeader { cursor, header } => self.load_begins::<DleftLoad>(db, name, cursor, header),
             Effect::BloomChunk { link, offset, data } if self.lag(db, name).is_none() && !data.is_empty() => {
                 self.chunk(db, name, link as usize, offset, data.len())
             }
             Effect::Copied { db: other, to } if !self.copies => self.whole(other, to),
-            Effect::RingCreated { .. } | Effect::RingRotated | Effect::RingCleared | Effect::RingLinks { .. } => {
+            Effect::RingCreated { .. }
+            | Effect::RingRotated
+            | Effect::RingCleared
+            | Effect::RingLinks { .. }
+            | Effect::CountingCreated { .. }
+            | Effect::CountingDecayed
+            | Effect::DleftCreated { .. } => {
                 self.set_lag(db, name, Lag::Filter);
                 Ok(())
             }
@@ -217,6 +231,10 @@ impl<W: Write> Commands<W> {
             }
             _ => Ok(()),
         }
+    }
+
+    fn load_begins<L: Load>(&mut self, db: usize, name: &[u8], cursor: u64, header: &[u8]) -> Result<(), CatError> {
+        Ok(self.out.request(db, &[L::COMMAND.as_bytes(), name, cursor.to_string().as_bytes(), header])?)
     }
 
     fn chunk(&mut self, db: usize, name: &[u8], link: usize, offset: u64, len: usize) -> Result<(), CatError> {
@@ -239,12 +257,24 @@ impl<W: Write> Commands<W> {
     }
 }
 
+/// What its client has to know: a load of this filter is to begin anew.
+fn print_half<W: Write, L: Load>(
+    out: &mut Resp<W>,
+    db: usize,
+    name: &[u8],
+    half: &HalfLoaded<L>,
+) -> Result<(), CatError> {
+    out.request(db, &[b"DEL", name])?;
+    Ok(out.request(db, &[L::COMMAND.as_bytes(), name, half.cursor.to_string().as_bytes(), &half.header])?)
+}
+
 /// Prints a key in place of one that may be there.
 fn print_key<W: Write>(out: &mut Resp<W>, db: usize, name: &[u8], entry: EntryRef<'_>) -> Result<(), CatError> {
-    if let ValueRef::HalfRing(half) = entry.value() {
-        // What its client has to know: a load of this ring is to begin anew.
-        out.request(db, &[b"DEL", name])?;
-        return Ok(out.request(db, &[b"CHAIN.LOADCHUNK", name, half.cursor.to_string().as_bytes(), &half.header])?);
+    match entry.value() {
+        ValueRef::HalfRing(half) => return print_half(out, db, name, half),
+        ValueRef::HalfCounting(half) => return print_half(out, db, name, half),
+        ValueRef::HalfDleft(half) => return print_half(out, db, name, half),
+        _ => {}
     }
     match form_of(entry, WHOLE_BYTES).transpose()? {
         None => {}

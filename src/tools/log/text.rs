@@ -6,10 +6,12 @@ use std::path::Path;
 
 use super::model::{rate, reserve_words};
 use super::{CatError, Printer, flush};
+use crate::filters::dleft;
+use crate::filters::item_hash::HashKey;
 use crate::filters::ring::{Mode, Settings};
 use crate::keyspace::effect::{Cause, Effect, Profile};
 use crate::persist::files::Files;
-use crate::persist::record::{Change, Record, Unit, for_each_record};
+use crate::persist::record::{Change, Counted, Record, Unit, for_each_record};
 use crate::persist::snapshot::read::{Progress, walk};
 use crate::tools::names::shown;
 
@@ -106,11 +108,26 @@ fn ring_options(settings: &Settings) -> String {
     if let Some(idle) = settings.idle {
         words += &format!(" IDLE {idle}");
     }
-    if let Some(key) = settings.key {
+    words + &seed(settings.key)
+}
+
+/// The words that give a key.
+fn seed(key: Option<HashKey>) -> String {
+    key.map_or(String::new(), |key| {
         let digits: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
-        words += &format!(" SEED {digits}");
-    }
-    words
+        format!(" SEED {digits}")
+    })
+}
+
+/// What stands behind error and capacity of a d-left filter.
+fn dleft_options(settings: &dleft::Settings) -> String {
+    let growth = settings
+        .growth
+        .map_or(String::new(), |growth| format!(" EXPANSION {} FINAL {}", growth.factor, growth.final_capacity));
+    let dleft::Settings { subtables, cells, counter_bits, .. } = settings;
+    let overflow = if settings.spill { " OVERFLOW SPILL" } else { "" };
+    let shape = format!(" SUBTABLES {subtables} CELLS {cells} COUNTERBITS {counter_bits}");
+    format!("{growth}{shape}{overflow}{}", seed(settings.key))
 }
 
 fn text(record: &Record<'_>) -> String {
@@ -129,6 +146,16 @@ fn text(record: &Record<'_>) -> String {
             let at = if event.at > 0 { format!(" AT {}", event.at) } else { String::new() };
             return format!("CHAIN.INSERT {name}{at} ITEMS {}", items.join(" "));
         }
+        Change::Counted { what, items } => {
+            let items: Vec<_> = items.iter().map(|item| word(item)).collect();
+            let command = match what {
+                Counted::Added => "CBF.MADD",
+                Counted::Removed => "CBF.MDEL",
+                Counted::DleftAdded => "DLCBF.MADD",
+                Counted::DleftRemoved => "DLCBF.MDEL",
+            };
+            return format!("{command} {name} {}", items.join(" "));
+        }
         Change::Effect(effect) => effect,
     };
     match effect {
@@ -140,7 +167,27 @@ fn text(record: &Record<'_>) -> String {
             let life = life.map_or(String::new(), |life| format!(" PXAT {life}"));
             format!("BF.RESERVE {name} {settings}{life}")
         }
-        Effect::BloomAdded { .. } | Effect::RingAdded { .. } => String::new(),
+        Effect::BloomAdded { .. }
+        | Effect::RingAdded { .. }
+        | Effect::CountingAdded { .. }
+        | Effect::CountingRemoved { .. }
+        | Effect::DleftAdded { .. }
+        | Effect::DleftRemoved { .. } => String::new(),
+        Effect::CountingCreated { settings, life, .. } => {
+            let life = life.map_or(String::new(), |life| format!(" PXAT {life}"));
+            let strict = if settings.strict { " STRICT" } else { "" };
+            let (error, capacity) = (rate(settings.error), settings.capacity);
+            let bits = settings.counter_bits.bits();
+            format!("CBF.RESERVE {name} {error} {capacity} COUNTERBITS {bits}{strict}{}{life}", seed(settings.key))
+        }
+        Effect::CountingHeader { cursor, header } => format!("CBF.LOADCHUNK {name} {cursor} <{} bytes>", header.len()),
+        Effect::CountingDecayed => format!("CBF.DECAY {name}"),
+        Effect::DleftCreated { settings, life, .. } => {
+            let life = life.map_or(String::new(), |life| format!(" PXAT {life}"));
+            let (error, capacity) = (rate(settings.error), settings.capacity);
+            format!("DLCBF.RESERVE {name} {error} {capacity}{}{life}", dleft_options(settings))
+        }
+        Effect::DleftHeader { cursor, header } => format!("DLCBF.LOADCHUNK {name} {cursor} <{} bytes>", header.len()),
         Effect::RingCreated { settings, life, .. } => {
             let life = life.map_or(String::new(), |life| format!(" PXAT {life}"));
             format!(
