@@ -64,6 +64,18 @@ pub fn unit(word: &[u8]) -> Option<Unit> {
     Unit::ALL.into_iter().find(|unit| is(word, unit.word()))
 }
 
+/// A life is given at most once, in whatever unit.
+///
+/// # Errors
+/// It was given before.
+pub fn once(before: Option<Unit>, unit: Unit) -> Result<(), CommandError> {
+    match before {
+        None => Ok(()),
+        Some(before) if before == unit => Err(CommandError::GivenTwice(unit.word())),
+        Some(before) => Err(CommandError::Excluded(before.word(), unit.word())),
+    }
+}
+
 /// The moment that an option of a creating command gives, in milliseconds since 1970.
 ///
 /// # Errors

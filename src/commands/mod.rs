@@ -16,6 +16,7 @@ pub mod keys;
 pub mod life;
 pub mod lives;
 pub mod moving;
+mod options;
 pub mod persistence;
 pub mod reference;
 pub mod room;

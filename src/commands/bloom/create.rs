@@ -4,6 +4,7 @@ use crate::commands::context::{Context, Host, Room};
 use crate::commands::dispatch::{Outcome, Stop};
 use crate::commands::error::CommandError;
 use crate::commands::life;
+use crate::commands::options::in_range;
 use crate::commands::words::{Words, double, is};
 use crate::config::Settings;
 use crate::filters::bits::AllocError;
@@ -175,12 +176,6 @@ pub(super) fn expansion(word: &[u8]) -> Result<u32, CommandError> {
     in_range("expansion", word, 0, MAX_EXPANSION).map(|growth| growth as u32)
 }
 
-fn in_range(what: &'static str, word: &[u8], min: u64, max: u64) -> Result<u64, CommandError> {
-    let value = parse_integer(word).ok_or(CommandError::Bad(what))?;
-    let inside = u64::try_from(value).ok().filter(|value| (min..=max).contains(value));
-    inside.ok_or(CommandError::OutOfRange { what, min, max })
-}
-
 /// `BF.RESERVE key error capacity [EXPANSION n] [NONSCALING] [EX s | PX ms | EXAT unix-s | PXAT unix-ms]`
 pub(super) fn reserve(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let filter = reserve_options(args, context.settings, context.now())?;
@@ -190,18 +185,6 @@ pub(super) fn reserve(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
         Some(ValueRef::Bloom(_)) => Err(CommandError::ItemExists.into()),
         Some(_) => Err(CommandError::WrongType.into()),
     })?
-}
-
-/// A life is given at most once, in whatever unit.
-///
-/// # Errors
-/// It was given before.
-pub(super) fn check_one_life(given: &mut Option<life::Unit>, unit: life::Unit) -> Result<(), CommandError> {
-    match given.replace(unit) {
-        None => Ok(()),
-        Some(before) if before == unit => Err(CommandError::GivenTwice(unit.word())),
-        Some(before) => Err(CommandError::Excluded(before.word(), unit.word())),
-    }
 }
 
 fn reserve_options(args: Args<'_>, settings: &Settings, now: u64) -> Result<NewFilter, CommandError> {
@@ -222,7 +205,7 @@ fn reserve_options(args: Args<'_>, settings: &Settings, now: u64) -> Result<NewF
                 return Err(CommandError::GivenTwice("NONSCALING"));
             }
         } else if let Some(unit) = life::unit(word) {
-            check_one_life(&mut given_life, unit)?;
+            life::once(given_life.replace(unit), unit)?;
             let value = words.next().ok_or(CommandError::NoValue(unit.lower_word()))?;
             filter.set_life(life::moment(value, unit, now, "bf.reserve")?);
         } else {

@@ -9,12 +9,13 @@ use std::time::Instant;
 
 use smallvec::SmallVec;
 
-use super::create::{Bounds, NewFilter, capacity, check_one_life, error_rate, expansion, grow};
+use super::create::{Bounds, NewFilter, capacity, error_rate, expansion, grow};
 use crate::commands::context::{Context, Host};
 use crate::commands::dispatch::{LongCommand, Outcome, Step, Stop, refused};
 use crate::commands::error::CommandError;
 use crate::commands::items::Items;
 use crate::commands::life;
+use crate::commands::options::check_missing;
 use crate::commands::room::RoomWait;
 use crate::commands::table::RUN_LENGTH;
 use crate::commands::words::{Words, is};
@@ -187,7 +188,7 @@ fn insert_options(args: Args<'_>, settings: &Settings, now: u64) -> Result<(Miss
         } else if is(word, "NONSCALING") {
             non_scaling = true;
         } else if let Some(unit) = life::unit(word) {
-            check_one_life(&mut given_life, unit)?;
+            life::once(given_life.replace(unit), unit)?;
             let value = words.next().ok_or_else(arity)?;
             life = Some(life::moment(value, unit, now, "bf.insert")?);
         } else {
@@ -533,11 +534,6 @@ fn run_add_exclusively(cell: &mut Cell<'_>, items: &[&[u8]]) -> SmallVec<[bool; 
         answers
     });
     answers.unwrap_or_default()
-}
-
-/// Whether a missing key is an error.
-fn check_missing(context: &Context<'_>, missing: bool) -> Result<(), CommandError> {
-    if missing && context.settings.filter_missing_is_error() { Err(CommandError::NotFound) } else { Ok(()) }
 }
 
 /// `BF.EXISTS key item`; false for a key of another type, as in RedisBloom.

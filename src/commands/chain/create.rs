@@ -1,11 +1,12 @@
 //! Making rings, and the life that a write gives them.
 
 use super::not_a_ring;
-use super::options::{NewRing, Options, Place, capacity, error_rate};
+use super::options::{NewRing, Options};
 use crate::commands::bloom::Bounds;
 use crate::commands::context::Context;
 use crate::commands::dispatch::{Outcome, Stop};
 use crate::commands::error::CommandError;
+use crate::commands::options::{Place, capacity, error_rate};
 use crate::commands::words::Words;
 use crate::filters::ring::shape::ShapeError;
 use crate::filters::ring::{InsertError, Ring};
@@ -83,11 +84,10 @@ pub(super) fn reserve(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
 }
 
 fn reserve_options(context: &Context<'_>, args: Args<'_>) -> Result<NewRing, CommandError> {
-    let (directives, now) = (context.settings, context.now());
-    let mut base = NewRing::by_settings(directives);
+    let place = Place::behind_sizes(context, "chain.reserve");
+    let mut base = NewRing::by_settings(place.directives);
     base.settings.error = error_rate(&args[2])?;
-    base.settings.capacity = capacity(&args[3], directives)?;
-    let place = Place { command: "chain.reserve", directives, now, takes_life: true, takes_sizes: false };
+    base.settings.capacity = capacity(&args[3], place.directives.chain_max_capacity())?;
     let (mut options, mut words) = (Options::default(), Words::from(args, 4));
     while let Some(word) = words.next() {
         if !options.take(word, &mut words, &place)? {

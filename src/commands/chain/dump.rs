@@ -5,7 +5,7 @@
 use std::time::Instant;
 
 use super::not_a_ring;
-use super::options::{NewRing, in_range, once, value_of};
+use super::options::NewRing;
 use super::ring_of;
 use crate::codec::payload::{RingDumpWriter, dump_ring};
 use crate::codec::ring_dump::{DumpError, LoadError, MAGIC, RingDump};
@@ -15,7 +15,8 @@ use crate::commands::bloom::Bounds;
 use crate::commands::context::Context;
 use crate::commands::dispatch::{LongCommand, Outcome, Step, Stop, refused};
 use crate::commands::error::CommandError;
-use crate::commands::words::{Words, is};
+use crate::commands::options::{cursor, newer};
+use crate::commands::words::Words;
 use crate::filters::ring::Ring;
 use crate::keyspace::bloom::COPIED_AT_ONCE;
 use crate::keyspace::effect::Effect;
@@ -48,14 +49,7 @@ impl LoadError {
 
 /// `CHAIN.EXPORT key [NEWER version]`
 pub(super) fn export(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let (mut newer, mut words) = (None, Words::from(args, 2));
-    while let Some(word) = words.next() {
-        if !is(word, "NEWER") {
-            return Err(CommandError::Unexpected(word.into()).into());
-        }
-        let value = version(value_of("newer", &mut words)?)?;
-        once("NEWER", &mut newer, value)?;
-    }
+    let newer = newer(Words::from(args, 2))?;
     let clock = context.now();
     let ring = context.read(&args[1], ring_of)??;
     if newer.is_some_and(|newer| ring.as_ref().is_none_or(|ring| ring.version <= newer)) {
@@ -92,14 +86,6 @@ impl LongCommand for LongExport {
         }
         Ok(Some(Reply::Bulk(std::mem::take(&mut self.bytes).into())))
     }
-}
-
-fn version(word: &[u8]) -> Result<u64, CommandError> {
-    in_range("version", word, 0, i64::MAX as u64)
-}
-
-fn cursor(word: &[u8]) -> Result<u64, CommandError> {
-    in_range("cursor", word, 0, i64::MAX as u64)
 }
 
 /// `CHAIN.SCANDUMP key cursor`

@@ -6,12 +6,13 @@ use smallvec::SmallVec;
 
 use super::create::move_life;
 use super::not_a_ring;
-use super::options::{NewRing, Options, Place, flag, in_range, once, value_of};
+use super::options::{NewRing, Options};
 use crate::commands::bloom::Bounds;
 use crate::commands::context::Context;
 use crate::commands::dispatch::{LongCommand, Outcome, Step, Stop, refused};
 use crate::commands::error::CommandError;
 use crate::commands::items::Items;
+use crate::commands::options::{Missing, Place, check_missing, flag, in_range, once, value_of};
 use crate::commands::room::RoomWait;
 use crate::commands::words::{Words, is};
 use crate::filters::item_hash::{HashKey, hash_item};
@@ -42,18 +43,9 @@ fn item_ns(links: u16) -> usize {
     60 + 12 * usize::from(links)
 }
 
-/// What a write makes of a missing key.
-enum Missing {
-    /// An error.
-    Refuse,
-    /// What an add makes by default, which is looked up only then.
-    Default,
-    Make(NewRing),
-}
-
 /// What is written, and answered.
 struct Write {
-    missing: Missing,
+    missing: Missing<NewRing>,
     at: Option<u64>,
     answer: Answer,
 }
@@ -168,14 +160,14 @@ pub(super) fn add(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
         }
         once("AT", &mut at, moment(&mut words)?)?;
     }
-    let write = Write { missing: by_add(context), at, answer: Answer::One };
+    let write = Write { missing: Missing::by_add(context.settings), at, answer: Answer::One };
     // The item alone, however many words follow it.
     write_items(context, args, Items::one(args, 2), write)
 }
 
 /// `CHAIN.MADD key item …`
 pub(super) fn add_many(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let write = Write { missing: by_add(context), at: None, answer: Answer::Each };
+    let write = Write { missing: Missing::by_add(context.settings), at: None, answer: Answer::Each };
     write_items(context, args, Items::of(args, 2), write)
 }
 
@@ -191,10 +183,6 @@ pub(super) fn unseen_add(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     write_items(context, args, Items::of(args, first), write)
 }
 
-fn by_add(context: &Context<'_>) -> Missing {
-    if context.settings.filter_create_on_add() { Missing::Default } else { Missing::Refuse }
-}
-
 fn moment(words: &mut Words<'_>) -> Result<u64, CommandError> {
     let value = parse_integer(value_of("at", words)?).ok_or(CommandError::Bad("at"))?;
     u64::try_from(value).map_err(|_| CommandError::OutOfRange { what: "at", min: 0, max: i64::MAX as u64 })
@@ -206,8 +194,7 @@ fn insert_options(
     command: &'static str,
     mut answer: Answer,
 ) -> Result<(Write, usize), CommandError> {
-    let (directives, now) = (context.settings, context.now());
-    let place = Place { command, directives, now, takes_life: true, takes_sizes: true };
+    let place = Place::with_sizes(context, command);
     let (mut options, mut no_create, mut at, mut count) = (Options::default(), false, None, None);
     let mut words = Words::from(args, 2);
     while let Some(word) = words.next() {
@@ -408,11 +395,6 @@ impl LongCommand for LongWrite {
         let answer = progress.answer;
         Ok(done.then(|| std::mem::replace(&mut progress.answers, Answers::new(answer)).into_reply(answer)))
     }
-}
-
-/// Whether a missing key is an error.
-fn check_missing(context: &Context<'_>, missing: bool) -> Result<(), CommandError> {
-    if missing && context.settings.filter_missing_is_error() { Err(CommandError::NotFound) } else { Ok(()) }
 }
 
 /// `CHAIN.EXISTS key item`

@@ -1,18 +1,14 @@
 //! What a ring is to be: the options of the commands that make one, the settings' values, profiles.
 
 use crate::commands::error::CommandError;
-use crate::commands::life;
+use crate::commands::options::{Common, KeySource, Place, exclude, flag, in_range, once, value_of};
 use crate::commands::words::{Words, double, is};
 use crate::config::Settings as Directives;
-use crate::filters::item_hash::HashKey;
 use crate::filters::ring::settings::LINKS;
 use crate::filters::ring::{Mode, Settings, Window};
 use crate::keyspace::Keyspace;
 use crate::keyspace::effect::Profile;
-use crate::resp::parse_integer;
 
-/// Smallest error rate of a ring.
-const LEAST_ERROR: f64 = 1e-15;
 /// Ten years.
 const MOST_SECONDS: u64 = 315_360_000;
 const DEFAULT_LINKS: u16 = 5;
@@ -59,25 +55,16 @@ impl NewRing {
     pub fn drawn(&self) -> Result<Settings, CommandError> {
         let mut settings = self.settings;
         if self.keyed {
-            settings.key = Some(random_key()?);
+            settings.key = KeySource::Drawn.key()?;
         }
         Ok(settings)
     }
 }
 
-/// A key that nobody can foresee.
-fn random_key() -> Result<HashKey, CommandError> {
-    let mut key = HashKey::default();
-    let drawn = getrandom::fill(&mut key);
-    drawn.map_err(|error| CommandError::Text(format!("ERR no random numbers for a key: {error}").into()))?;
-    Ok(key)
-}
-
 /// The options that a command was given so far.
 #[derive(Default)]
 pub(super) struct Options {
-    capacity: Option<u64>,
-    error: Option<f64>,
+    common: Common,
     links: Option<u16>,
     link_error: bool,
     window_ms: Option<(u64, &'static str)>,
@@ -86,23 +73,6 @@ pub(super) struct Options {
     dual: bool,
     threshold: Option<f64>,
     idle: Option<u32>,
-    keyed: bool,
-    seed: Option<HashKey>,
-    life: Option<(life::Unit, u64)>,
-}
-
-/// Where options stand: what else they may be, and what their errors name.
-pub(super) struct Place<'a> {
-    /// The command.
-    pub command: &'static str,
-    /// The settings in force.
-    pub directives: &'a Directives,
-    /// The time, in milliseconds since 1970.
-    pub now: u64,
-    /// Whether a life may be given.
-    pub takes_life: bool,
-    /// Whether capacity and error are options here.
-    pub takes_sizes: bool,
 }
 
 impl Options {
@@ -111,13 +81,7 @@ impl Options {
     /// # Errors
     /// A value that is missing or wrong; an option given twice, or with one that excludes it.
     pub fn take(&mut self, word: &[u8], words: &mut Words<'_>, place: &Place<'_>) -> Result<bool, CommandError> {
-        if place.takes_sizes && is(word, "CAPACITY") {
-            let value = capacity(value_of("capacity", words)?, place.directives)?;
-            once("CAPACITY", &mut self.capacity, value)?;
-        } else if place.takes_sizes && is(word, "ERROR") {
-            let value = error_rate(value_of("error", words)?)?;
-            once("ERROR", &mut self.error, value)?;
-        } else if is(word, "LINKS") {
+        if is(word, "LINKS") {
             let value = links(value_of("links", words)?, *LINKS.start())?;
             once("LINKS", &mut self.links, value)?;
             exclude(self.dual, "DUAL", "LINKS")?;
@@ -151,24 +115,8 @@ impl Options {
         } else if is(word, "IDLE") {
             let seconds = in_range("idle", value_of("idle", words)?, 1, MOST_SECONDS)?;
             once("IDLE", &mut self.idle, seconds as u32)?;
-        } else if is(word, "KEYED") {
-            flag("KEYED", &mut self.keyed)?;
-            exclude(self.seed.is_some(), "SEED", "KEYED")?;
-        } else if is(word, "SEED") {
-            let seed = seed(value_of("seed", words)?)?;
-            once("SEED", &mut self.seed, seed)?;
-            exclude(self.keyed, "KEYED", "SEED")?;
-        } else if let (true, Some(unit)) = (place.takes_life, life::unit(word)) {
-            if let Some((before, _)) = self.life {
-                return Err(match before == unit {
-                    true => CommandError::GivenTwice(unit.word()),
-                    false => CommandError::Excluded(before.word(), unit.word()),
-                });
-            }
-            let value = value_of(unit.lower_word(), words)?;
-            self.life = Some((unit, life::moment(value, unit, place.now, place.command)?));
         } else {
-            return Ok(false);
+            return self.common.take(word, words, place, place.directives.chain_max_capacity());
         }
         Ok(true)
     }
@@ -190,8 +138,8 @@ impl Options {
     pub fn over(self, base: NewRing) -> Result<NewRing, CommandError> {
         let NewRing { mut settings, mut keyed, life } = base;
         let base_mode = settings.mode;
-        settings.capacity = self.capacity.unwrap_or(settings.capacity);
-        settings.error = self.error.unwrap_or(settings.error);
+        settings.capacity = self.common.capacity.unwrap_or(settings.capacity);
+        settings.error = self.common.error.unwrap_or(settings.error);
         settings.link_error |= self.link_error;
         settings.idle = self.idle.or(settings.idle);
         if self.dual {
@@ -222,67 +170,16 @@ impl Options {
             (_, Some(_)) => return Err(CommandError::text("ERR THRESHOLD needs DUAL")),
             (_, None) => {}
         }
-        if let Some(seed) = self.seed {
-            (settings.key, keyed) = (Some(seed), false);
-        } else if self.keyed {
-            (settings.key, keyed) = (None, true);
+        match self.common.key() {
+            Some(KeySource::Given(seed)) => (settings.key, keyed) = (Some(seed), false),
+            Some(KeySource::Drawn) => (settings.key, keyed) = (None, true),
+            Some(KeySource::None) | None => {}
         }
-        Ok(NewRing { settings, keyed, life: self.life.map(|(_, life)| life).or(life) })
+        Ok(NewRing { settings, keyed, life: self.common.life().or(life) })
     }
-}
-
-/// The value of an option.
-pub(super) fn value_of<'a>(option: &'static str, words: &mut Words<'a>) -> Result<&'a [u8], CommandError> {
-    words.next().ok_or(CommandError::NoValue(option))
-}
-
-/// An option is given once.
-pub(super) fn once<T>(word: &'static str, slot: &mut Option<T>, value: T) -> Result<(), CommandError> {
-    match slot.replace(value) {
-        None => Ok(()),
-        Some(_) => Err(CommandError::GivenTwice(word)),
-    }
-}
-
-/// The same for one without a value.
-pub(super) fn flag(word: &'static str, slot: &mut bool) -> Result<(), CommandError> {
-    if std::mem::replace(slot, true) { Err(CommandError::GivenTwice(word)) } else { Ok(()) }
-}
-
-fn exclude(given: bool, before: &'static str, word: &'static str) -> Result<(), CommandError> {
-    if given { Err(CommandError::Excluded(before, word)) } else { Ok(()) }
-}
-
-/// An integer within these bounds.
-pub(super) fn in_range(what: &'static str, word: &[u8], min: u64, max: u64) -> Result<u64, CommandError> {
-    let value = parse_integer(word).ok_or(CommandError::Bad(what))?;
-    let inside = u64::try_from(value).ok().filter(|value| (min..=max).contains(value));
-    inside.ok_or(CommandError::OutOfRange { what, min, max })
-}
-
-/// A capacity that may be asked for.
-pub(super) fn capacity(word: &[u8], directives: &Directives) -> Result<u64, CommandError> {
-    in_range("capacity", word, 1, directives.chain_max_capacity())
 }
 
 /// A number of links, at least so many.
 pub(super) fn links(word: &[u8], least: u16) -> Result<u16, CommandError> {
     in_range("links", word, u64::from(least), u64::from(*LINKS.end())).map(|links| links as u16)
-}
-
-/// An error rate that a ring can have.
-pub(super) fn error_rate(word: &[u8]) -> Result<f64, CommandError> {
-    let rate = double(word).ok_or(CommandError::Bad("error rate"))?;
-    match (LEAST_ERROR..1.0).contains(&rate) {
-        true => Ok(rate),
-        false => Err(CommandError::text("ERR error rate must be in the range [1e-15, 1)")),
-    }
-}
-
-fn seed(word: &[u8]) -> Result<HashKey, CommandError> {
-    let bad = CommandError::Bad("seed");
-    let digits = std::str::from_utf8(word).ok().filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()));
-    let digits = digits.filter(|digits| digits.len() == 2 * size_of::<HashKey>()).ok_or(bad.clone())?;
-    let number = u128::from_str_radix(digits, 16).map_err(|_| bad)?;
-    Ok(number.to_be_bytes())
 }

@@ -1,9 +1,10 @@
 //! `CHAIN.PROFILE`: what keys get that a command makes by itself, by the beginning of their names.
 
-use super::options::{NewRing, Options, Place};
+use super::options::{NewRing, Options};
 use crate::commands::context::Context;
 use crate::commands::dispatch::Outcome;
 use crate::commands::error::CommandError;
+use crate::commands::options::Place;
 use crate::commands::words::Words;
 use crate::filters::ring::{Mode, Window};
 use crate::keyspace::effect::Profile;
@@ -19,15 +20,14 @@ pub(super) fn set(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     if prefix.len() > LONGEST_PREFIX {
         return Err(CommandError::text("ERR prefix is longer than 1024 bytes").into());
     }
-    let (directives, now) = (context.settings, context.now());
-    let place = Place { command: "chain.profile|set", directives, now, takes_life: false, takes_sizes: true };
+    let place = Place { takes_life: false, ..Place::with_sizes(context, "chain.profile|set") };
     let (mut options, mut words) = (Options::default(), Words::from(args, 3));
     while let Some(word) = words.next() {
         if !options.take(word, &mut words, &place)? {
             return Err(CommandError::Unexpected(word.into()).into());
         }
     }
-    let NewRing { settings, keyed, .. } = options.over(NewRing::by_settings(directives))?;
+    let NewRing { settings, keyed, .. } = options.over(NewRing::by_settings(place.directives))?;
     settings.full_bytes().map_err(CommandError::from)?;
     let profiles = context.keyspace.profiles();
     if profiles.get(prefix).is_none() && profiles.all().len() >= MOST_PROFILES {
