@@ -3,12 +3,14 @@
 //! A request is looked up in the [`table`], checked against its row and handed to the row's handler by [`dispatch`]. Handlers
 //! see a [`context::Context`] and give a reply as a value; they know neither sockets nor which host runs them.
 
+mod answers;
 pub mod bloom;
 pub mod chain;
 pub mod connection;
 pub mod context;
 pub mod dispatch;
 pub mod error;
+mod figures;
 pub mod form;
 pub mod introspection;
 mod items;
@@ -20,6 +22,7 @@ mod options;
 pub mod persistence;
 pub mod reference;
 pub mod room;
+mod rows;
 pub mod server;
 pub mod table;
 pub mod transactions;

@@ -3,7 +3,6 @@
 use std::time::Instant;
 
 use super::bloom::Bounds;
-use super::chain::being_loaded;
 use super::context::Context;
 use super::dispatch::{LongCommand, Outcome, Step, Stop, refused};
 use super::error::CommandError;
@@ -390,7 +389,7 @@ fn dump_key(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
             ring = Some(found.to_ring()?);
             Ok(Some(None))
         }
-        Some((_, ValueRef::HalfRing(half))) => Err(being_loaded(half)),
+        Some((_, ValueRef::HalfRing(half))) => Err(CommandError::being_loaded(half)),
         Some(_) => Ok(Some(None)),
     })?;
     if let Some(ring) = ring {

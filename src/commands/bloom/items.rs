@@ -10,6 +10,7 @@ use std::time::Instant;
 use smallvec::SmallVec;
 
 use super::create::{Bounds, NewFilter, capacity, error_rate, expansion, grow};
+use crate::commands::answers;
 use crate::commands::context::{Context, Host};
 use crate::commands::dispatch::{LongCommand, Outcome, Step, Stop, refused};
 use crate::commands::error::CommandError;
@@ -35,10 +36,9 @@ const GROUP: usize = RUN_LENGTH;
 
 type Group<'a> = SmallVec<[&'a [u8]; GROUP]>;
 
-/// The answers of one command, an array in the end. Errors are rare: until the first one they are kept as booleans.
+/// The answers of one command, an array in the end.
 struct Answers {
-    bools: SmallVec<[bool; 32]>,
-    with_errors: Option<Vec<Reply>>,
+    each: answers::Answers,
     /// The command has one item and one answer.
     single: bool,
     /// For a sub-filter that the next item needs.
@@ -49,14 +49,14 @@ struct Answers {
 
 impl Answers {
     fn new(single: bool) -> Self {
-        Self { bools: SmallVec::new(), with_errors: None, single, room: RoomWait::default(), wanted: None }
+        Self { each: answers::Answers::default(), single, room: RoomWait::default(), wanted: None }
     }
 
     /// An item was refused: that is its answer, unless it is tried again.
     fn refused(&mut self, error: &CommandError) {
         match error {
             CommandError::NoRoomYet { bytes } if self.room.want(*bytes) => self.wanted = Some(*bytes),
-            _ => self.push_error(error),
+            _ => self.each.push_error(error),
         }
     }
 
@@ -68,35 +68,16 @@ impl Answers {
         self.wanted.is_none()
     }
 
-    fn take(&mut self) -> Self {
-        let single = self.single;
-        std::mem::replace(self, Self::new(single))
-    }
-
     fn len(&self) -> usize {
-        self.with_errors.as_ref().map_or(self.bools.len(), Vec::len)
+        self.each.len()
     }
 
     fn push(&mut self, answer: bool) {
-        match &mut self.with_errors {
-            Some(replies) => replies.push(Reply::Bool(answer)),
-            None => self.bools.push(answer),
-        }
+        self.each.push(answer);
     }
 
-    fn push_error(&mut self, error: &CommandError) {
-        let bools = &mut self.bools;
-        let replies = self.with_errors.get_or_insert_with(|| bools.drain(..).map(Reply::Bool).collect());
-        replies.push(Reply::Error(error.message()));
-    }
-
-    fn into_reply(self) -> Reply {
-        match (self.with_errors, self.single) {
-            (None, false) => Reply::Bools(self.bools),
-            (Some(replies), false) => Reply::Array(replies),
-            (None, true) => Reply::Bool(self.bools.first().copied().unwrap_or_default()),
-            (Some(mut replies), true) => replies.pop().unwrap_or(Reply::Null),
-        }
+    fn take_reply(&mut self) -> Reply {
+        if self.single { self.each.take_one() } else { self.each.take() }
     }
 }
 
@@ -140,19 +121,19 @@ fn group_len(bloom: BloomRef<'_>) -> usize {
 /// `BF.ADD key item`
 pub(super) fn add(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let missing = Missing::by_add(context.settings);
-    Ok(add_items(context, args, (Items::of(args, 2), true), &missing)?.into_reply())
+    Ok(add_items(context, args, (Items::of(args, 2), true), &missing)?.take_reply())
 }
 
 /// `BF.MADD key item …`
 pub(super) fn add_many(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let missing = Missing::by_add(context.settings);
-    Ok(add_items(context, args, (Items::of(args, 2), false), &missing)?.into_reply())
+    Ok(add_items(context, args, (Items::of(args, 2), false), &missing)?.take_reply())
 }
 
 /// `BF.INSERT key [CAPACITY n] [ERROR r] [EXPANSION n] [NOCREATE] [NONSCALING] ITEMS item …`
 pub(super) fn insert(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let (missing, first) = insert_options(args, context.settings, context.now())?;
-    Ok(add_items(context, args, (Items::of(args, first), false), &missing)?.into_reply())
+    Ok(add_items(context, args, (Items::of(args, first), false), &missing)?.take_reply())
 }
 
 fn insert_options(args: Args<'_>, settings: &Settings, now: u64) -> Result<(Missing, usize), CommandError> {
@@ -464,15 +445,15 @@ impl LongCommand for LongAdd {
                 return context.keyspace.may_take().map(|()| None);
             }
             Key::Away(missing) => match add_exclusively(context, &args[1], items, missing, (false, answers)) {
-                Ok(None) => return Ok(Some(answers.take().into_reply())),
+                Ok(None) => return Ok(Some(answers.take_reply())),
                 Ok(Some(latched)) => {
                     self.key = Key::Latched(latched);
                     return Ok(None);
                 }
                 Err(Stop::Busy(wait)) => return Err(wait),
                 Err(Stop::Refused(error)) => {
-                    (answers.len()..items.len()).for_each(|_| answers.push_error(&error));
-                    return Ok(Some(answers.take().into_reply()));
+                    (answers.len()..items.len()).for_each(|_| answers.each.push_error(&error));
+                    return Ok(Some(answers.take_reply()));
                 }
                 Err(Stop::Long(_)) => return Ok(None),
             },
@@ -491,7 +472,7 @@ impl LongCommand for LongAdd {
             }
             true
         });
-        Ok(done.then(|| answers.take().into_reply()))
+        Ok(done.then(|| answers.take_reply()))
     }
 }
 

@@ -11,29 +11,12 @@ mod items;
 
 pub(super) use create::Bounds;
 
-use super::table::{Argument, ArgumentKind, Command, Flags, Group, KeySpec};
+use super::rows::{
+    ACCESS, CAPACITY, CAPACITY_OPTION, ERROR, ERROR_OPTION, INSERT, ITEMS_AT_END, LIFE, NOCREATE, NONSCALING, READ, WRITE,
+};
+use super::table::{Argument, ArgumentKind, Command, Flags, Group};
 
-const ACCESS: &[KeySpec] = &[KeySpec { first: 1, last: 1, step: 1, flags: &["RO", "access"] }];
-const INSERT: &[KeySpec] = &[KeySpec { first: 1, last: 1, step: 1, flags: &["RW", "insert"] }];
-const WRITE: Flags = Flags::WRITE.with(Flags::DENYOOM);
-const READ: Flags = Flags::READONLY;
-
-const CAPACITY: Argument = Argument::new("capacity", ArgumentKind::Integer);
-const ERROR: Argument = Argument::new("error", ArgumentKind::Double);
 const EXPANSION: Argument = Argument::new("expansion", ArgumentKind::Integer).token("EXPANSION").optional();
-const NONSCALING: Argument = Argument::word("nonscaling", "NONSCALING");
-
-pub(super) const LIFE: Argument = Argument::new(
-    "life",
-    ArgumentKind::OneOf(&[
-        Argument::new("seconds", ArgumentKind::Integer).token("EX"),
-        Argument::new("milliseconds", ArgumentKind::Integer).token("PX"),
-        Argument::new("unix-seconds", ArgumentKind::Integer).token("EXAT"),
-        Argument::new("unix-milliseconds", ArgumentKind::Integer).token("PXAT"),
-    ]),
-)
-.optional();
-
 const ROW: Command = Command { group: Group::Bloom, ..Command::DEFAULT };
 
 /// The rows of this family.
@@ -85,13 +68,13 @@ pub const COMMANDS: &[Command] = &[
         since: "1.0.0",
         arguments: &[
             Argument::KEY,
-            CAPACITY.token("CAPACITY").optional(),
-            ERROR.token("ERROR").optional(),
+            CAPACITY_OPTION,
+            ERROR_OPTION,
             EXPANSION,
-            Argument::word("nocreate", "NOCREATE"),
+            NOCREATE,
             NONSCALING,
             LIFE,
-            Argument::ITEMS.token("ITEMS"),
+            ITEMS_AT_END,
         ],
         handler: items::insert,
         ..ROW

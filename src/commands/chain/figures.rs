@@ -7,6 +7,7 @@ use super::not_a_ring;
 use crate::commands::context::Context;
 use crate::commands::dispatch::{LongCommand, Outcome, Step, Stop};
 use crate::commands::error::CommandError;
+use crate::commands::figures::{integer, pairs};
 use crate::filters::ring::{Mode, Part, Ring, Store, Window};
 use crate::keyspace::Aside;
 use crate::keyspace::entry::{EntryRef, RingRef, ValueRef};
@@ -37,14 +38,6 @@ pub(super) fn card(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
         None if missing_is_error => Err(CommandError::NotFound.into()),
         None => Ok(Reply::Integer(0)),
     })?
-}
-
-fn integer(number: u64) -> Reply {
-    Reply::Integer(i64::try_from(number).unwrap_or(i64::MAX))
-}
-
-fn pairs<const N: usize>(pairs: [(&'static str, Reply); N]) -> Reply {
-    Reply::Map(pairs.into_iter().map(|(name, value)| (Reply::simple(name), value)).collect())
 }
 
 /// `CHAIN.INFO key`

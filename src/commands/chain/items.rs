@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 use super::create::move_life;
 use super::not_a_ring;
 use super::options::{NewRing, Options};
+use crate::commands::answers;
 use crate::commands::bloom::Bounds;
 use crate::commands::context::Context;
 use crate::commands::dispatch::{LongCommand, Outcome, Step, Stop, refused};
@@ -63,9 +64,7 @@ enum Answer {
 
 /// What was answered so far.
 enum Answers {
-    Bools(SmallVec<[bool; 32]>),
-    /// As soon as an item was refused.
-    Replies(Vec<Reply>),
+    Each(answers::Answers),
     /// Items, encoded, and errors between them.
     Items {
         count: usize,
@@ -78,20 +77,14 @@ impl Answers {
     fn new(answer: Answer) -> Self {
         match answer {
             Answer::Unseen(_) => Self::Items { count: 0, refused: 0, bytes: Vec::new() },
-            _ => Self::Bools(SmallVec::new()),
+            _ => Self::Each(answers::Answers::default()),
         }
     }
 
     fn push(&mut self, item: &[u8], unseen: Result<bool, CommandError>) {
-        match (&mut *self, unseen) {
-            (Self::Bools(bools), Ok(unseen)) => bools.push(unseen),
-            (Self::Bools(bools), Err(error)) => {
-                let mut replies: Vec<_> = bools.drain(..).map(Reply::Bool).collect();
-                replies.push(Reply::Error(error.message()));
-                *self = Self::Replies(replies);
-            }
-            (Self::Replies(replies), Ok(unseen)) => replies.push(Reply::Bool(unseen)),
-            (Self::Replies(replies), Err(error)) => replies.push(Reply::Error(error.message())),
+        match (self, unseen) {
+            (Self::Each(answers), Ok(unseen)) => answers.push(unseen),
+            (Self::Each(answers), Err(error)) => answers.push_error(&error),
             (Self::Items { count, bytes, .. }, Ok(true)) => {
                 *count += 1;
                 encode_bulk(item, bytes);
@@ -107,10 +100,8 @@ impl Answers {
 
     fn into_reply(self, answer: Answer) -> Reply {
         match self {
-            Self::Bools(bools) if answer == Answer::One => Reply::Bool(bools.first().copied().unwrap_or_default()),
-            Self::Bools(bools) => Reply::Bools(bools),
-            Self::Replies(mut replies) if answer == Answer::One => replies.pop().unwrap_or(Reply::Null),
-            Self::Replies(replies) => Reply::Array(replies),
+            Self::Each(mut answers) if answer == Answer::One => answers.take_one(),
+            Self::Each(mut answers) => answers.take(),
             Self::Items { count, refused, bytes } => Reply::Encoded { count: count + refused, bytes },
         }
     }

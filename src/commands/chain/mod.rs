@@ -10,28 +10,18 @@ mod turns;
 
 use super::error::CommandError;
 use super::form::help;
-use crate::codec::value::HalfRing;
 use crate::filters::ring::Ring;
 use crate::keyspace::entry::{EntryRef, ValueRef};
 
+use super::rows::{
+    ACCESS, CAPACITY, CAPACITY_OPTION, DUMPED, ERROR, ERROR_OPTION, EXPORTED, HASH_KEY, INSERT, ITEMS_AT_END, LIFE, LOADED, MERGE,
+    MERGED, NOCREATE, READ, UPDATE, WRITE,
+};
 use super::table::{Argument, ArgumentKind, Command, Flags, Group, KeySpec};
 
-const ACCESS: &[KeySpec] = &[KeySpec { first: 1, last: 1, step: 1, flags: &["RO", "access"] }];
-const INSERT: &[KeySpec] = &[KeySpec { first: 1, last: 1, step: 1, flags: &["RW", "insert"] }];
 const ACCESS_INSERT: &[KeySpec] = &[KeySpec { first: 1, last: 1, step: 1, flags: &["RW", "access", "insert"] }];
-const UPDATE: &[KeySpec] = &[KeySpec { first: 1, last: 1, step: 1, flags: &["RW", "update"] }];
-const MERGE: &[KeySpec] = &[
-    KeySpec { first: 1, last: 1, step: 1, flags: &["RW", "access", "insert"] },
-    KeySpec { first: 2, last: -1, step: 1, flags: &["RO", "access"] },
-];
-const WRITE: Flags = Flags::WRITE.with(Flags::DENYOOM);
-const READ: Flags = Flags::READONLY;
-
-const ERROR: Argument = Argument::new("error", ArgumentKind::Double);
-const CAPACITY: Argument = Argument::new("capacity", ArgumentKind::Integer);
 const LINKS: Argument = Argument::new("links", ArgumentKind::Integer).token("LINKS");
 const AT: Argument = Argument::new("unix-milliseconds", ArgumentKind::Integer).token("AT").optional();
-const NOCREATE: Argument = Argument::word("nocreate", "NOCREATE");
 
 const WINDOW: Argument = Argument::new(
     "window",
@@ -66,15 +56,6 @@ const DUAL: Argument = Argument::new(
 )
 .optional();
 
-const HASH_KEY: Argument = Argument::new(
-    "hash-key",
-    ArgumentKind::OneOf(&[
-        Argument::new("keyed", ArgumentKind::PureToken).token("KEYED"),
-        Argument::new("hex", ArgumentKind::String).token("SEED"),
-    ]),
-)
-.optional();
-
 const IDLE: Argument = Argument::new("seconds", ArgumentKind::Integer).token("IDLE").optional();
 
 const LINK_ERROR: Argument = Argument::word("linkerror", "LINKERROR");
@@ -99,7 +80,7 @@ pub const COMMANDS: &[Command] = &[
             DUAL,
             IDLE,
             HASH_KEY,
-            super::bloom::LIFE,
+            LIFE,
         ],
         handler: create::reserve,
         ..ROW
@@ -135,18 +116,18 @@ pub const COMMANDS: &[Command] = &[
         complexity: "O(m * k * n), m items, k hashes, n links",
         arguments: &[
             Argument::KEY,
-            CAPACITY.token("CAPACITY").optional(),
-            ERROR.token("ERROR").optional(),
+            CAPACITY_OPTION,
+            ERROR_OPTION,
             LINKS.optional(),
             LINK_ERROR,
             WINDOW,
             DUAL,
             IDLE,
             HASH_KEY,
-            super::bloom::LIFE,
+            LIFE,
             NOCREATE,
             AT,
-            Argument::ITEMS.token("ITEMS"),
+            ITEMS_AT_END,
         ],
         handler: items::insert,
         ..ROW
@@ -193,19 +174,19 @@ pub const COMMANDS: &[Command] = &[
         complexity: "O(m * k * n), m items, k hashes, n links",
         arguments: &[
             Argument::KEY,
-            CAPACITY.token("CAPACITY").optional(),
-            ERROR.token("ERROR").optional(),
+            CAPACITY_OPTION,
+            ERROR_OPTION,
             LINKS.optional(),
             LINK_ERROR,
             WINDOW,
             DUAL,
             IDLE,
             HASH_KEY,
-            super::bloom::LIFE,
+            LIFE,
             NOCREATE,
             AT,
             Argument::new("count", ArgumentKind::Integer).token("COUNT").optional(),
-            Argument::ITEMS.token("ITEMS"),
+            ITEMS_AT_END,
         ],
         handler: items::unseen_add,
         ..ROW
@@ -272,11 +253,7 @@ pub const COMMANDS: &[Command] = &[
         keys: MERGE,
         summary: "Takes what other rings hold into one.",
         complexity: "O(n), n bytes of all rings",
-        arguments: &[
-            Argument::new("destination", ArgumentKind::Key),
-            Argument::new("source", ArgumentKind::Key).multiple(),
-            Argument::word("force", "FORCE"),
-        ],
+        arguments: MERGED,
         handler: turns::merge,
         ..ROW
     },
@@ -287,7 +264,7 @@ pub const COMMANDS: &[Command] = &[
         keys: ACCESS,
         summary: "Gives a ring as bytes that a client answers from by itself.",
         complexity: "O(n), n bytes of the ring",
-        arguments: &[Argument::KEY, Argument::new("version", ArgumentKind::Integer).token("NEWER").optional()],
+        arguments: EXPORTED,
         handler: dump::export,
         ..ROW
     },
@@ -320,7 +297,7 @@ pub const COMMANDS: &[Command] = &[
         keys: ACCESS,
         summary: "Gives the next piece of a ring's dump.",
         complexity: "O(n), n bytes of the piece",
-        arguments: &[Argument::KEY, Argument::new("cursor", ArgumentKind::Integer)],
+        arguments: DUMPED,
         handler: dump::scan_dump,
         ..ROW
     },
@@ -331,11 +308,7 @@ pub const COMMANDS: &[Command] = &[
         keys: INSERT,
         summary: "Restores a ring from a piece of a dump.",
         complexity: "O(n), n bytes of the piece",
-        arguments: &[
-            Argument::KEY,
-            Argument::new("cursor", ArgumentKind::Integer),
-            Argument::new("data", ArgumentKind::String),
-        ],
+        arguments: LOADED,
         handler: dump::load_chunk,
         ..ROW
     },
@@ -353,16 +326,11 @@ pub const COMMANDS: &[Command] = &[
 /// A value that is no ring, or not yet.
 fn not_a_ring(value: &ValueRef<'_>) -> CommandError {
     match value {
-        ValueRef::HalfRing(half) => being_loaded(half),
+        ValueRef::HalfRing(half) => CommandError::being_loaded(half),
         _ => CommandError::WrongType,
     }
 }
 
-/// A ring of which chunks are missing.
-pub(super) fn being_loaded(half: &HalfRing) -> CommandError {
-    let (taken, bytes) = (half.load.taken(), half.load.bytes());
-    CommandError::Text(format!("ERR filter is being loaded: {taken} of {bytes} bytes").into())
-}
 
 /// The ring of a key, none if there is no key.
 ///
@@ -386,8 +354,8 @@ const PROFILE: &[Command] = &[
         summary: "Sets what keys get whose names begin with the prefix, when a command makes them by itself.",
         arguments: &[
             PREFIX,
-            CAPACITY.token("CAPACITY").optional(),
-            ERROR.token("ERROR").optional(),
+            CAPACITY_OPTION,
+            ERROR_OPTION,
             LINKS.optional(),
             LINK_ERROR,
             WINDOW,
