@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use super::context::{ChangeGate, Context, Room};
 use super::error::{CommandError, quoted};
 use super::room::AfterEviction;
-use super::table::{Command, Flags, RUN_LENGTH, Run, find};
+use super::table::{Command, Flags, RUN_LENGTH, Run, RunAnswers, find};
 use super::transactions;
 use crate::keyspace::latch::Wait;
 use crate::keyspace::warm::WARMED_TOGETHER;
@@ -178,11 +178,25 @@ fn run_requests(
         }
         items.push(item);
     }
-    let answers = run(context, key, &items);
+    let RunAnswers { bools, refused } = run(context, key, &items);
     let protocol = context.session.protocol;
-    answers.iter().for_each(|answer| encode_bool(*answer, protocol, out));
-    context.counters.commands.add(answers.len() as u64);
-    answers.len()
+    if refused.is_empty() {
+        bools.iter().for_each(|answer| encode_bool(*answer, protocol, out));
+    } else {
+        write_with_errors(context, (&bools, &refused), out);
+    }
+    context.counters.commands.add(bools.len() as u64);
+    bools.len()
+}
+
+fn write_with_errors(context: &Context<'_>, (bools, refused): (&[bool], &[(usize, CommandError)]), out: &mut Vec<u8>) {
+    let mut refused = refused.iter().peekable();
+    for (i, answer) in bools.iter().enumerate() {
+        match refused.next_if(|(at, _)| *at == i) {
+            Some((_, error)) => write(context, &Reply::Error(error.message()), out),
+            None => encode_bool(*answer, context.session.protocol, out),
+        }
+    }
 }
 
 fn call(context: &mut Context<'_>, command: Option<&'static Command>, args: Args<'_>) -> Outcome {

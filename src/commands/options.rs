@@ -49,11 +49,9 @@ pub(super) struct Common {
     life: Option<(life::Unit, u64)>,
 }
 
-/// Where the key of a filter's hashes comes from.
+/// Where the key of a filter's hashes comes from, if it has one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum KeySource {
-    /// It has none.
-    None,
     /// It is drawn when the filter is made.
     Drawn,
     /// It was given.
@@ -65,11 +63,10 @@ impl KeySource {
     ///
     /// # Errors
     /// The system has no random numbers for it.
-    pub fn key(self) -> Result<Option<HashKey>, CommandError> {
+    pub fn key(self) -> Result<HashKey, CommandError> {
         match self {
-            Self::None => Ok(None),
-            Self::Drawn => random().map(Some),
-            Self::Given(key) => Ok(Some(key)),
+            Self::Drawn => random(),
+            Self::Given(key) => Ok(key),
         }
     }
 }

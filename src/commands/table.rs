@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 
 use super::context::Context;
 use super::dispatch::Outcome;
+use super::error::CommandError;
 use crate::resp::Args;
 
 /// One command, or one subcommand of a container.
@@ -50,7 +51,32 @@ pub const RUN_LENGTH: usize = 64;
 /// Answers pipelined requests *name key item* of one command on one key together, under one lock and with the memory
 /// accesses of all items under way at once. Gives the answers of the first of them, as many as went the usual way; an empty
 /// list if not even the first did. The rest is left to the handler.
-pub type Run = fn(&mut Context<'_>, key: &[u8], items: &[&[u8]]) -> SmallVec<[bool; RUN_LENGTH]>;
+pub type Run = fn(&mut Context<'_>, key: &[u8], items: &[&[u8]]) -> RunAnswers;
+
+/// What a [`Run`] gives.
+#[derive(Default)]
+pub struct RunAnswers {
+    /// Of each request; of a refused one `false`.
+    pub bools: SmallVec<[bool; RUN_LENGTH]>,
+    /// The requests that were refused, in their order.
+    pub refused: Vec<(usize, CommandError)>,
+}
+
+impl RunAnswers {
+    /// That of the next request.
+    pub fn push(&mut self, answer: Result<bool, CommandError>) {
+        self.bools.push(*answer.as_ref().unwrap_or(&false));
+        if let Err(error) = answer {
+            self.refused.push((self.bools.len() - 1, error));
+        }
+    }
+}
+
+impl From<SmallVec<[bool; RUN_LENGTH]>> for RunAnswers {
+    fn from(bools: SmallVec<[bool; RUN_LENGTH]>) -> Self {
+        Self { bools, refused: Vec::new() }
+    }
+}
 
 /// A set of flags, as `COMMAND` shows them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,6 +166,10 @@ pub enum Group {
     Bloom,
     /// `CHAIN.*`
     Chain,
+    /// `CBF.*`
+    Counting,
+    /// `DLCBF.*`
+    Dleft,
     /// Commands on keys of any type.
     Generic,
     /// Several commands in one step.
@@ -157,6 +187,8 @@ impl Group {
         match self {
             Self::Bloom => "bf",
             Self::Chain => "chain",
+            Self::Counting => "cbf",
+            Self::Dleft => "dlcbf",
             Self::Generic => "generic",
             Self::Transactions => "transactions",
             Self::Connection => "connection",
@@ -170,6 +202,8 @@ impl Group {
         match self {
             Self::Bloom => "Bloom filters",
             Self::Chain => "Rings that forget the oldest",
+            Self::Counting => "Counting filters",
+            Self::Dleft => "d-left counting filters",
             Self::Generic => "Keys",
             Self::Transactions => "Transactions",
             Self::Connection => "Connection",
@@ -181,6 +215,8 @@ impl Group {
         match self {
             Self::Bloom => Some("@bloom"),
             Self::Chain => Some("@chain"),
+            Self::Counting => Some("@cbf"),
+            Self::Dleft => Some("@dlcbf"),
             Self::Generic => Some("@keyspace"),
             Self::Transactions => Some("@transaction"),
             Self::Connection => Some("@connection"),
@@ -347,10 +383,12 @@ impl Command {
 }
 
 /// The rows of all families.
-pub static FAMILIES: [&[Command]; 10] = [
+pub static FAMILIES: [&[Command]; 12] = [
     super::persistence::COMMANDS,
     super::bloom::COMMANDS,
     super::chain::COMMANDS,
+    super::counting::COMMANDS,
+    super::dleft::COMMANDS,
     super::keys::COMMANDS,
     super::lives::COMMANDS,
     super::moving::COMMANDS,

@@ -270,6 +270,18 @@ directives! {
         "capacity of a ring that an add creates: so many of the newest items are remembered";
     ChainMaxCapacity: "chain-max-capacity", Kind::FilterInteger { min: 1, max: MAX_CAPACITY }, Text("1099511627776"), Live,
         "greatest capacity that a ring may be created with";
+    CbfErrorRate: "cbf-error-rate", Kind::Rate, Text("0.01"), Live,
+        "error rate of a counting filter that an add creates";
+    CbfInitialSize: "cbf-initial-size", Kind::FilterInteger { min: 1, max: MAX_CAPACITY }, Text("1024"), Live,
+        "capacity of a counting filter that an add creates";
+    CbfMaxCapacity: "cbf-max-capacity", Kind::FilterInteger { min: 1, max: MAX_CAPACITY }, Text("1099511627776"), Live,
+        "greatest capacity that a counting filter may be created with";
+    DlcbfErrorRate: "dlcbf-error-rate", Kind::Rate, Text("0.01"), Live,
+        "error rate of a d-left filter that an add creates";
+    DlcbfInitialSize: "dlcbf-initial-size", Kind::FilterInteger { min: 1, max: MAX_CAPACITY }, Text("1024"), Live,
+        "capacity of a d-left filter that an add creates";
+    DlcbfMaxCapacity: "dlcbf-max-capacity", Kind::FilterInteger { min: 1, max: MAX_CAPACITY }, Text("1099511627776"), Live,
+        "greatest capacity that a d-left filter may be created with, and may grow to";
     MaxMemory: "maxmemory", Kind::MemoryShare, Text("0"), Live,
         "most bytes that the server may hold; N% of the memory of the machine or its control group; 0 for no limit";
     MaxMemoryPolicy: "maxmemory-policy", Kind::Choice(&POLICIES), Text("noeviction"), Live,

@@ -489,6 +489,36 @@ impl Settings {
         self.number(Id::ChainMaxCapacity)
     }
 
+    /// Error rate of a counting filter made by an add.
+    pub fn cbf_error_rate(&self) -> f64 {
+        f64::from_bits(self.number(Id::CbfErrorRate))
+    }
+
+    /// Capacity of a counting filter made by an add.
+    pub fn cbf_initial_size(&self) -> u64 {
+        self.number(Id::CbfInitialSize)
+    }
+
+    /// Greatest capacity that a counting filter may be created with.
+    pub fn cbf_max_capacity(&self) -> u64 {
+        self.number(Id::CbfMaxCapacity)
+    }
+
+    /// Error rate of a d-left filter made by an add.
+    pub fn dlcbf_error_rate(&self) -> f64 {
+        f64::from_bits(self.number(Id::DlcbfErrorRate))
+    }
+
+    /// Capacity of a d-left filter made by an add.
+    pub fn dlcbf_initial_size(&self) -> u64 {
+        self.number(Id::DlcbfInitialSize)
+    }
+
+    /// Greatest capacity that a d-left filter may be created with.
+    pub fn dlcbf_max_capacity(&self) -> u64 {
+        self.number(Id::DlcbfMaxCapacity)
+    }
+
     /// Most bytes that the server may hold; 0 for no limit.
     pub fn maxmemory(&self) -> u64 {
         self.number(Id::MaxMemory)

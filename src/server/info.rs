@@ -19,7 +19,7 @@ struct Section {
     lines: fn(&Shared, &mut Lines),
 }
 
-const SECTIONS: [Section; 11] = [
+const SECTIONS: [Section; 13] = [
     Section { title: "Server", lines: server },
     Section { title: "Clients", lines: clients },
     Section { title: "Memory", lines: memory },
@@ -29,6 +29,8 @@ const SECTIONS: [Section; 11] = [
     Section { title: "CPU", lines: cpu },
     Section { title: "Bloom", lines: bloom },
     Section { title: "Chain", lines: chain },
+    Section { title: "Cbf", lines: counting },
+    Section { title: "Dlcbf", lines: dleft },
     Section { title: "Cluster", lines: cluster },
     Section { title: "Keyspace", lines: keyspace },
 ];
@@ -228,6 +230,14 @@ fn bloom(shared: &Shared, lines: &mut Lines) {
 fn chain(shared: &Shared, lines: &mut Lines) {
     lines.add("chain_max_capacity", shared.settings.chain_max_capacity());
     lines.add("chain_profiles", shared.keyspace.profiles().all().len());
+}
+
+fn counting(shared: &Shared, lines: &mut Lines) {
+    lines.add("cbf_max_capacity", shared.settings.cbf_max_capacity());
+}
+
+fn dleft(shared: &Shared, lines: &mut Lines) {
+    lines.add("dlcbf_max_capacity", shared.settings.dlcbf_max_capacity());
 }
 
 /// Clients ask before they choose how to talk.

@@ -18,7 +18,7 @@ use crate::commands::items::Items;
 use crate::commands::life;
 use crate::commands::options::check_missing;
 use crate::commands::room::RoomWait;
-use crate::commands::table::RUN_LENGTH;
+use crate::commands::table::{RUN_LENGTH, RunAnswers};
 use crate::commands::words::{Words, is};
 use crate::config::Settings;
 use crate::filters::bloom::{HashPair, options};
@@ -477,7 +477,7 @@ impl LongCommand for LongAdd {
 }
 
 /// A run of `BF.ADD` on one key.
-pub(super) fn run_add(context: &mut Context<'_>, key: &[u8], items: &[&[u8]]) -> SmallVec<[bool; RUN_LENGTH]> {
+pub(super) fn run_add(context: &mut Context<'_>, key: &[u8], items: &[&[u8]]) -> RunAnswers {
     let (keyspace, db) = (context.keyspace, context.session.db);
     let may_share = !keyspace.is_strict();
     let shared = keyspace.share(db, key, |entry, record| match entry.map(EntryRef::value) {
@@ -487,9 +487,9 @@ pub(super) fn run_add(context: &mut Context<'_>, key: &[u8], items: &[&[u8]]) ->
         _ => None,
     });
     match shared {
-        Ok(Some(answers)) => answers,
-        Ok(None) => keyspace.write(db, key, |cell| run_add_exclusively(cell, items)).unwrap_or_default(),
-        Err(_) => SmallVec::new(),
+        Ok(Some(answers)) => answers.into(),
+        Ok(None) => keyspace.write(db, key, |cell| run_add_exclusively(cell, items)).unwrap_or_default().into(),
+        Err(_) => RunAnswers::default(),
     }
 }
 
@@ -586,7 +586,7 @@ impl LongCommand for LongExists {
 }
 
 /// A run of `BF.EXISTS` on one key.
-pub(super) fn run_exists(context: &mut Context<'_>, key: &[u8], items: &[&[u8]]) -> SmallVec<[bool; RUN_LENGTH]> {
+pub(super) fn run_exists(context: &mut Context<'_>, key: &[u8], items: &[&[u8]]) -> RunAnswers {
     let (mut found, counters, settings) = (SmallVec::new(), context.counters, context.settings);
     // A key that is away gives no answer here; the handler waits for it.
     let _busy = context.keyspace.read(context.session.db, key, |entry| match entry.map(EntryRef::value) {
@@ -601,5 +601,5 @@ pub(super) fn run_exists(context: &mut Context<'_>, key: &[u8], items: &[&[u8]])
             found.resize(items.len(), false);
         }
     });
-    found
+    found.into()
 }

@@ -55,7 +55,7 @@ impl NewRing {
     pub fn drawn(&self) -> Result<Settings, CommandError> {
         let mut settings = self.settings;
         if self.keyed {
-            settings.key = KeySource::Drawn.key()?;
+            settings.key = Some(KeySource::Drawn.key()?);
         }
         Ok(settings)
     }
@@ -173,7 +173,7 @@ impl Options {
         match self.common.key() {
             Some(KeySource::Given(seed)) => (settings.key, keyed) = (Some(seed), false),
             Some(KeySource::Drawn) => (settings.key, keyed) = (None, true),
-            Some(KeySource::None) | None => {}
+            None => {}
         }
         Ok(NewRing { settings, keyed, life: self.common.life().or(life) })
     }
