@@ -9,6 +9,9 @@
 //! | [`ring_dump`] | its dumps in chunks |
 //! | [`ring_export`] | what clients get of it, to ask without the server |
 //! | [`ring_fields`] | what these three share: the fields, and what is believed of them |
+//! | [`cells_value`] | counting and d-left filters as values of RDB |
+//! | [`cells_dump`] | their dumps in chunks |
+//! | [`chunks`] | what dumps in chunks share |
 //! | [`rdb`], [`rdb_string`], [`lzf`] | what such values are made of |
 //! | [`foreign`] | values of other types, which are stepped over |
 //! | [`crc64`] | the checksum of payloads and files |
@@ -19,11 +22,11 @@
 
 pub mod bloom;
 pub mod bloom_value;
+pub mod cells_dump;
+pub mod cells_value;
 pub mod chunks;
-pub mod counting_dump;
 pub mod crc32c;
 pub mod crc64;
-pub mod dleft_dump;
 pub mod foreign;
 pub mod lzf;
 pub mod payload;

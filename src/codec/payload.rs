@@ -18,6 +18,7 @@
 //! version or checksum are wrong, for most of [`ValueError`] that the data is bad.
 
 use super::bloom_value::{BloomWriter, ValueError};
+use super::cells_value::{CellsRef, CellsWriter};
 use super::crc64::Crc64;
 use super::rdb::{Input, Reader, TYPE_MODULE_2};
 use super::ring_value::RingWriter;
@@ -212,11 +213,7 @@ impl RingDumpWriter {
     ///
     /// [`AllocError`] when there is no memory for it.
     pub fn room(&self) -> Result<Vec<u8>, AllocError> {
-        let bytes = Frame::BYTES + self.value.len();
-        let refused = AllocError { bytes };
-        let mut room = Vec::new();
-        room.try_reserve_exact(usize::try_from(bytes).map_err(|_| refused)?).map_err(|_| refused)?;
-        Ok(room)
+        room_for(Frame::BYTES + self.value.len())
     }
 
     /// Appends about `bytes` bytes, and says whether the payload is whole now.
@@ -224,6 +221,60 @@ impl RingDumpWriter {
         let value = &mut self.value;
         self.frame.step(out, |out| value.step(out, bytes))
     }
+}
+
+/// The payload of a filter of cells, in one piece.
+///
+/// # Errors
+///
+/// As [`dump`].
+pub fn dump_cells(filter: CellsRef<'_>) -> Result<Vec<u8>, AllocError> {
+    let mut writer = CellsDumpWriter::new(filter);
+    let mut payload = writer.room()?;
+    while !writer.step(filter, &mut payload, STEP_BYTES) {}
+    Ok(payload)
+}
+
+/// Writes the payload of a filter of cells in steps. Nobody may change it meanwhile.
+#[derive(Debug)]
+pub struct CellsDumpWriter {
+    value: CellsWriter,
+    frame: Frame,
+}
+
+impl CellsDumpWriter {
+    /// A writer that stands before the first byte of the payload of this filter.
+    #[must_use]
+    pub fn new(filter: CellsRef<'_>) -> Self {
+        Self { value: CellsWriter::new(&filter.head(), filter.spilled()), frame: Frame::new() }
+    }
+
+    /// An empty buffer with room for the whole payload.
+    ///
+    /// # Errors
+    ///
+    /// [`AllocError`] when there is no memory for it.
+    pub fn room(&self) -> Result<Vec<u8>, AllocError> {
+        room_for(Frame::BYTES + self.value.len())
+    }
+
+    /// Appends about `bytes` bytes, and says whether the payload is whole now. The filter is the one that the writer was made for.
+    ///
+    /// # Panics
+    ///
+    /// If it is another one, perhaps.
+    pub fn step(&mut self, filter: CellsRef<'_>, out: &mut Vec<u8>, bytes: usize) -> bool {
+        let value = &mut self.value;
+        let read = |array: usize, offset: usize, out: &mut [u8]| filter.copy_bytes(array, offset, out);
+        self.frame.step(out, |out| value.step(out, bytes, read))
+    }
+}
+
+fn room_for(bytes: u64) -> Result<Vec<u8>, AllocError> {
+    let refused = AllocError { bytes };
+    let mut room = Vec::new();
+    room.try_reserve_exact(usize::try_from(bytes).map_err(|_| refused)?).map_err(|_| refused)?;
+    Ok(room)
 }
 
 /// Writes the payload of a chain in steps, under the conditions of [`BloomWriter`].

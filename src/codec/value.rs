@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::bloom::Decoded;
 use super::bloom_value::{BLOOM_ID, BloomValue, ValueError};
+use super::cells_dump::{CountingLoad, DleftLoad};
+use super::cells_value::{COUNTING_ID, Cells, CellsValue, DLEFT_ID};
 use super::chunks::LoadError;
-use super::counting_dump::CountingLoad;
-use super::dleft_dump::DleftLoad;
 use super::rdb::{self, Input, ModuleId, Reader};
 use super::ring_dump::RingLoad;
 use super::ring_value::{RING_ID, RingError, RingValue};
@@ -21,6 +21,12 @@ pub enum Value<'a> {
     Ring(RingValue<'a>),
     /// A ring that is being loaded.
     HalfRing(HalfRing),
+    /// A counting or d-left filter.
+    Cells(CellsValue<'a>),
+    /// A counting filter that is being loaded.
+    HalfCounting(HalfCounting),
+    /// A d-left filter that is being loaded.
+    HalfDleft(HalfDleft),
 }
 
 /// What is taken of a dump in chunks, from its header on.
@@ -115,6 +121,12 @@ pub enum Built {
     Ring(Ring),
     /// A ring that is being loaded.
     HalfRing(HalfRing),
+    /// A counting or d-left filter.
+    Cells(Cells),
+    /// A counting filter that is being loaded.
+    HalfCounting(HalfCounting),
+    /// A d-left filter that is being loaded.
+    HalfDleft(HalfDleft),
 }
 
 impl Built {
@@ -143,7 +155,7 @@ impl From<RingError> for ValueError {
 /// The family of a module's value, whatever the version of its encoding.
 #[must_use]
 pub fn is_own(id: ModuleId) -> bool {
-    id.name() == BLOOM_ID.name() || id.name() == RING_ID.name()
+    [BLOOM_ID, RING_ID, COUNTING_ID, DLEFT_ID].iter().any(|own| id.name() == own.name())
 }
 
 impl<'a> Value<'a> {
@@ -153,12 +165,15 @@ impl<'a> Value<'a> {
     /// [`ValueError`], but for a limit or a lack of memory.
     pub fn read(reader: &mut Reader<'a>) -> Result<Self, ValueError> {
         let id = ModuleId::from_code(reader.clone().length()?);
-        if id == RingLoad::HALF_ID {
-            return read_half_loaded(reader).map(Self::HalfRing);
-        }
-        match id.name() == RING_ID.name() {
-            true => Ok(Self::Ring(RingValue::read(reader)?)),
-            false => BloomValue::read(reader).map(Self::Bloom),
+        match id {
+            RingLoad::HALF_ID => read_half_loaded(reader).map(Self::HalfRing),
+            CountingLoad::HALF_ID => read_half_loaded(reader).map(Self::HalfCounting),
+            DleftLoad::HALF_ID => read_half_loaded(reader).map(Self::HalfDleft),
+            _ if id.name() == RING_ID.name() => Ok(Self::Ring(RingValue::read(reader)?)),
+            _ if id.name() == COUNTING_ID.name() || id.name() == DLEFT_ID.name() => {
+                CellsValue::read(reader).map(Self::Cells)
+            }
+            _ => BloomValue::read(reader).map(Self::Bloom),
         }
     }
 
@@ -169,6 +184,9 @@ impl<'a> Value<'a> {
             Self::Bloom(value) => value.bit_bytes(),
             Self::Ring(value) => value.bytes(),
             Self::HalfRing(half) => half.load.bytes(),
+            Self::Cells(value) => value.head().bytes(),
+            Self::HalfCounting(half) => half.load.bytes(),
+            Self::HalfDleft(half) => half.load.bytes(),
         }
     }
 
@@ -182,6 +200,12 @@ impl<'a> Value<'a> {
             Self::Ring(value) if value.bytes() > limit_bytes => Err(ValueError::Limit { bytes: value.bytes() }),
             Self::Ring(value) => Ok(Built::Ring(value.build()?)),
             Self::HalfRing(half) => Ok(Built::HalfRing(half)),
+            Self::Cells(value) if value.head().bytes() > limit_bytes => {
+                Err(ValueError::Limit { bytes: value.head().bytes() })
+            }
+            Self::Cells(value) => value.build().map(Built::Cells),
+            Self::HalfCounting(half) => Ok(Built::HalfCounting(half)),
+            Self::HalfDleft(half) => Ok(Built::HalfDleft(half)),
         }
     }
 }

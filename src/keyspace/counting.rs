@@ -3,6 +3,7 @@
 //! A filter that is small as a whole is packed, with room for the counters that it has; an insert that finds none gives it more.
 
 use super::entry::{Entry, EntryRef, Value, ValueMut, ValueRef, packs};
+use crate::codec::cells_value::Cells;
 use crate::codec::value::HalfCounting;
 use crate::filters::bits::AllocError;
 use crate::filters::counting::packed::{create, full_len, pack, payload_len};
@@ -160,7 +161,10 @@ pub fn half_loaded(name: &[u8], life: Option<u64>, half: HalfCounting) -> Result
 #[must_use]
 pub fn loaded(entry: EntryRef<'_>) -> Option<&CountingBloom> {
     match entry.value() {
-        ValueRef::HalfCounting(half) => half.load.filter(),
+        ValueRef::HalfCounting(half) => match half.load.filter()? {
+            Cells::Counting(filter) => Some(filter),
+            _ => None,
+        },
         _ => None,
     }
 }
@@ -177,9 +181,9 @@ pub fn end_load(entry: &mut Entry) -> Result<(), AllocError> {
         ValueMut::HalfCounting(half) => half.load.take_filter(),
         _ => None,
     };
-    let filter = filter.expect("the end of a load that is complete");
+    let Some(Cells::Counting(filter)) = filter else { panic!("the end of a load that is not complete") };
     let old = entry.as_ref();
-    let new = entry_of(old.name(), old.life(), filter)?;
+    let new = entry_of(old.name(), old.life(), *filter)?;
     new.as_ref().set_stamp(old.stamp());
     *entry = new;
     Ok(())

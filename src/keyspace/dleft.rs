@@ -2,6 +2,7 @@
 //! from then on.
 
 use super::entry::{Entry, EntryRef, Value, ValueMut, ValueRef, packs};
+use crate::codec::cells_value::Cells;
 use crate::codec::value::HalfDleft;
 use crate::filters::bits::AllocError;
 use crate::filters::dleft::packed::{create, pack, packed_len, payload_len};
@@ -155,7 +156,10 @@ pub fn half_loaded(name: &[u8], life: Option<u64>, half: HalfDleft) -> Result<En
 #[must_use]
 pub fn loaded(entry: EntryRef<'_>) -> Option<&Dleft> {
     match entry.value() {
-        ValueRef::HalfDleft(half) => half.load.filter(),
+        ValueRef::HalfDleft(half) => match half.load.filter()? {
+            Cells::Dleft(filter) => Some(filter),
+            _ => None,
+        },
         _ => None,
     }
 }
@@ -172,9 +176,9 @@ pub fn end_load(entry: &mut Entry) -> Result<(), AllocError> {
         ValueMut::HalfDleft(half) => half.load.take_filter(),
         _ => None,
     };
-    let filter = filter.expect("the end of a load that is complete");
+    let Some(Cells::Dleft(filter)) = filter else { panic!("the end of a load that is not complete") };
     let old = entry.as_ref();
-    let new = entry_of(old.name(), old.life(), filter)?;
+    let new = entry_of(old.name(), old.life(), *filter)?;
     new.as_ref().set_stamp(old.stamp());
     *entry = new;
     Ok(())

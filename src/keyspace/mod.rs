@@ -59,6 +59,7 @@ use clock::Clock;
 use effect::{Effect, Journal, Profile};
 use entry::{Entry, EntryRef, Footprint, Kind};
 
+use crate::codec::cells_value::Cells;
 use crate::codec::value::Built;
 use crate::filters::bits::AllocError;
 pub use eviction::Policy;
@@ -565,6 +566,10 @@ pub fn built_filter(name: &[u8], life: Option<u64>, built: Built) -> Result<Entr
         Built::Bloom(decoded) => bloom::loaded_filter(name, life, decoded),
         Built::Ring(value) => ring::entry_of(name, life, value),
         Built::HalfRing(half) => ring::half_loaded(name, life, half),
+        Built::Cells(Cells::Counting(filter)) => counting::entry_of(name, life, *filter),
+        Built::HalfCounting(half) => counting::half_loaded(name, life, half),
+        Built::Cells(Cells::Dleft(filter)) => dleft::entry_of(name, life, *filter),
+        Built::HalfDleft(half) => dleft::half_loaded(name, life, half),
     }
 }
 

@@ -28,8 +28,10 @@ use super::latch::Wait;
 use super::shard::Common;
 use super::table::Table;
 use super::{DATABASES, Keyspace, SHARDS};
-use crate::codec::value::push_half_loaded;
+use crate::codec::value::{HalfLoaded, Load, push_half_loaded};
 use crate::filters::BloomRef;
+use crate::filters::counting::{self, CountingRef};
+use crate::filters::dleft::{self, DleftRef};
 use crate::filters::frozen::Frozen;
 use crate::filters::ring::Ring;
 
@@ -73,7 +75,8 @@ pub struct SmallImage<'a> {
     pub name: &'a [u8],
     /// What it is.
     pub kind: Kind,
-    /// The packed filter; see [`packed_bloom`](crate::filters::packed_bloom) and [`ring`](crate::filters::ring::packed).
+    /// The packed filter; see [`packed_bloom`](crate::filters::packed_bloom), [`ring`](crate::filters::ring::packed),
+    /// [`counting`](crate::filters::counting::packed) and [`dleft`](crate::filters::dleft::packed).
     pub payload: &'a [u8],
 }
 
@@ -95,14 +98,21 @@ pub enum LargeFilter {
     Bloom(Arc<Frozen>),
     /// A ring, which shares its bits with the one that goes on.
     Ring(Box<Ring>),
-    /// One that is being loaded, as its value in a file.
-    HalfRing(Vec<u8>),
+    /// A counting filter, whose cells are still to be read.
+    Counting(Box<counting::Image>),
+    /// A d-left filter, whose cells are still to be read.
+    Dleft(Box<dleft::Image>),
+    /// A filter that is being loaded, as its value in a file.
+    Half(Vec<u8>),
 }
 
 /// Database and kind, life (0 for none), length of the name, length of the payload.
 const SMALL_HEAD: usize = 1 + 8 + 4 + 4;
-/// Beside the database: the filter is a ring.
-const IS_RING: u8 = 0x80;
+/// The kind stands above the number of the database.
+const KIND_SHIFT: u32 = 4;
+
+/// Kinds of packed filters, by their numbers.
+const KINDS: [Kind; 4] = [Kind::Bloom, Kind::Ring, Kind::Counting, Kind::Dleft];
 
 impl Drop for LargeImage {
     /// Changes need not be noted any more, whether it was read to the end or not.
@@ -118,7 +128,8 @@ impl Images {
     fn add(&mut self, db: usize, entry: EntryRef<'_>, epoch: u64) {
         if let Some((kind, payload)) = entry.packed_payload() {
             let (name, life) = (entry.name(), entry.life().unwrap_or(0));
-            self.small.push(db as u8 | if kind == Kind::Ring { IS_RING } else { 0 });
+            let number = KINDS.iter().position(|other| *other == kind).unwrap_or(0);
+            self.small.push(db as u8 | (number as u8) << KIND_SHIFT);
             self.small.extend(life.to_le_bytes());
             self.small.extend((name.len() as u32).to_le_bytes());
             self.small.extend((payload.len() as u32).to_le_bytes());
@@ -152,8 +163,7 @@ impl Images {
             let (name, behind) = behind.split_at_checked(length(9)?)?;
             let (payload, behind) = behind.split_at_checked(length(13)?)?;
             rest = behind;
-            let (db, kind) =
-                (usize::from(head[0] & !IS_RING), if head[0] & IS_RING != 0 { Kind::Ring } else { Kind::Bloom });
+            let (db, kind) = (usize::from(head[0]) % DATABASES, *KINDS.get(usize::from(head[0] >> KIND_SHIFT))?);
             Some(SmallImage { db, life: Some(life).filter(|life| *life > 0), name, kind, payload })
         })
     }
@@ -174,14 +184,24 @@ fn large_image(entry: EntryRef<'_>, epoch: u64) -> Option<LargeFilter> {
             entry.set_epoch(epoch);
             Some(LargeFilter::Ring(image))
         }
-        ValueRef::HalfRing(half) => {
-            let mut value = Vec::new();
-            push_half_loaded(&mut value, half);
-            entry.set_epoch(epoch);
-            Some(LargeFilter::HalfRing(value))
+        ValueRef::Counting(CountingRef::Large(filter)) => {
+            filter.freeze(epoch).map(|image| LargeFilter::Counting(Box::new(image)))
         }
+        ValueRef::Dleft(DleftRef::Large(filter)) => {
+            filter.freeze(epoch).map(|image| LargeFilter::Dleft(Box::new(image)))
+        }
+        ValueRef::HalfRing(half) => half_image(entry, half, epoch),
+        ValueRef::HalfCounting(half) => half_image(entry, half, epoch),
+        ValueRef::HalfDleft(half) => half_image(entry, half, epoch),
         _ => None,
     }
+}
+
+fn half_image<L: Load>(entry: EntryRef<'_>, half: &HalfLoaded<L>, epoch: u64) -> Option<LargeFilter> {
+    let mut value = Vec::new();
+    push_half_loaded(&mut value, half);
+    entry.set_epoch(epoch);
+    Some(LargeFilter::Half(value))
 }
 
 impl Common {

@@ -154,10 +154,15 @@ impl<W: Words> Cells<W> {
         (0..self.shape.words() as usize).map(|i| self.words.word(i))
     }
 
+    /// Whether nothing stands behind the last cell.
+    pub(super) fn ends_clean(&self) -> bool {
+        let (word, shift) = self.place(self.shape.cells);
+        shift == 0 || self.words.word(word) >> shift == 0
+    }
+
     /// Cells above 0 and cells at their ceiling; none if something stands behind the last cell.
     pub(super) fn recount(&self) -> Option<(u64, u64)> {
-        let (word, shift) = self.place(self.shape.cells);
-        if shift > 0 && self.words.word(word) >> shift != 0 {
+        if !self.ends_clean() {
             return None;
         }
         let add = |(nonzero, saturated): (u64, u64), word: u64| {
@@ -279,14 +284,14 @@ impl<W: WordsMut> Cells<W> {
         (0..u64::BITS / bits).fold(0, |sum, i| sum | (of(one, i) + of(two, i)).min(ceiling) << (i * bits))
     }
 
-    pub(super) fn load_bytes(&mut self, offset: usize, data: &[u8]) {
+    pub(super) fn load_bytes(&mut self, offset: usize, data: &[u8], figures: &mut Figures) {
         let (mut at, mut rest) = (offset, data);
         while !rest.is_empty() {
             let (i, within) = (at / WORD_BYTES, at % WORD_BYTES);
             let (part, behind) = rest.split_at(rest.len().min(WORD_BYTES - within));
             let mut bytes = self.words.word(i).to_le_bytes();
             bytes[within..within + part.len()].copy_from_slice(part);
-            self.words.set_word(i, u64::from_le_bytes(bytes));
+            self.change(i, u64::from_le_bytes(bytes), figures);
             (at, rest) = (at + part.len(), behind);
         }
     }

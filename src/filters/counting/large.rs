@@ -71,6 +71,18 @@ impl CountingBloom {
         Ok(filter)
     }
 
+    /// A filter whose cells were read from somewhere; none if it cannot have them.
+    #[must_use]
+    pub fn from_array(settings: Settings, shape: Shape, figures: Figures, array: BitArray) -> Option<Self> {
+        if array.len() as u64 != shape.bytes() {
+            return None;
+        }
+        let mut filter = Self { settings, shape, figures, array, past: Past::default() };
+        let (nonzero, saturated) = filter.cells().recount()?;
+        filter.figures = Figures { nonzero, saturated, ..figures };
+        Some(filter)
+    }
+
     /// What it was made with.
     #[inline]
     #[must_use]

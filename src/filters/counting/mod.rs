@@ -203,6 +203,19 @@ pub struct Figures {
     pub saturated: u64,
     /// Rises with every change.
     pub version: u64,
+    /// How often all counters were changed at once, by a decay or a merge, modulo [`TURNS`]: who reads the cells in pieces sees by it that
+    /// pieces do not belong together.
+    pub turns: u8,
+}
+
+/// So many different [`turns`](Figures::turns) are told apart.
+pub const TURNS: u8 = 16;
+
+impl Figures {
+    fn turn(&mut self) {
+        self.version += 1;
+        self.turns = (self.turns + 1) % TURNS;
+    }
 }
 
 /// An item was not counted; nothing has changed.
@@ -517,7 +530,7 @@ impl CountingMut<'_> {
         let hashes = u64::from(self.as_ref().shape().hashes);
         with_cells_mut!(self, _cells, figures => {
             figures.items = (sum + hashes / 2) / hashes;
-            figures.version += 1;
+            figures.turn();
         });
     }
 
@@ -542,7 +555,7 @@ impl CountingMut<'_> {
         let items = other.figures().items;
         with_cells_mut!(self, _cells, figures => {
             figures.items = figures.items.saturating_add(items);
-            figures.version += 1;
+            figures.turn();
         });
     }
 
@@ -579,14 +592,16 @@ impl CountingMut<'_> {
     /// # Panics
     /// If the range does not lie inside the cells, or there is no room.
     pub fn load_bytes(&mut self, offset: usize, data: &[u8]) {
-        with_cells_mut!(self, cells, _figures => cells.load_bytes(offset, data));
+        with_cells_mut!(self, cells, figures => cells.load_bytes(offset, data, figures));
     }
 
     /// All bytes were loaded. False if no filter of this shape can have them.
     #[must_use]
-    pub fn loaded(&mut self, items: u64, version: u64) -> bool {
-        let Some((nonzero, saturated)) = with_cells!(self.as_ref(), cells => cells.recount()) else { return false };
-        with_cells_mut!(self, _cells, figures => *figures = Figures { items, nonzero, saturated, version });
+    pub fn loaded(&mut self, items: u64, version: u64, turns: u8) -> bool {
+        if !with_cells!(self.as_ref(), cells => cells.ends_clean()) {
+            return false;
+        }
+        with_cells_mut!(self, _cells, figures => *figures = Figures { items, version, turns: turns % TURNS, ..*figures });
         true
     }
 

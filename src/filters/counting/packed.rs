@@ -3,7 +3,7 @@
 //! All integers little-endian, at any alignment:
 //!
 //! ```text
-//! flags u8: 1 counters of 8 bits, 2 strict, 4 key, 8 ranked | hashes u8 | error f64 | capacity u32 | cells u24        17 bytes
+//! flags u8: 1 counters of 8 bits, 2 strict, 4 key, 8 ranked, the upper half turns | hashes u8 | error f64 | capacity u32 | cells u24        17 bytes
 //! items u64 | nonzero u24 | saturated u24 | version u64                                                     22
 //! key (if there is one)                                                                                  0 or 16
 //! the cells, in whole words;  or ranked, and room for more counters
@@ -40,6 +40,7 @@ const WIDE: u8 = 1;
 const STRICT: u8 = 2;
 const KEYED: u8 = 4;
 const RANKED: u8 = 8;
+const TURNS_SHIFT: u32 = 4;
 
 fn head_bytes(key: Option<&HashKey>) -> usize {
     KEY + key.map_or(0, |_| KEY_BYTES)
@@ -104,6 +105,7 @@ fn write_head(payload: &mut [u8], settings: &Settings, shape: &Shape, figures: &
 
 #[inline]
 fn put_figures(payload: &mut [u8], figures: &Figures) {
+    payload[0] = payload[0] & (1 << TURNS_SHIFT) - 1 | figures.turns << TURNS_SHIFT;
     payload[FIGURES..NONZERO].copy_from_slice(&figures.items.to_le_bytes());
     put_u24(&mut payload[NONZERO..], figures.nonzero);
     put_u24(&mut payload[SATURATED..], figures.saturated);
@@ -171,6 +173,7 @@ impl<'a> PackedCounting<'a> {
             nonzero: u24(self.payload, NONZERO),
             saturated: u24(self.payload, SATURATED),
             version: u64_at(self.payload, VERSION),
+            turns: self.payload[0] >> TURNS_SHIFT,
         }
     }
 

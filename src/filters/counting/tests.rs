@@ -434,14 +434,14 @@ fn moves(settings: &Settings) {
         loaded.get_mut().load_bytes(half, &bytes[half..]);
         loaded.get_mut().load_bytes(0, &bytes[..half]);
         let figures = packed.get().figures();
-        assert!(loaded.get_mut().loaded(figures.items, figures.version));
+        assert!(loaded.get_mut().loaded(figures.items, figures.version, figures.turns));
         assert_eq!((loaded.get().figures(), loaded.get().settings()), (figures, *settings));
         assert!(loaded.bytes() == bytes);
         let end = bytes.len() - 1;
         loaded.get_mut().load_bytes(end, &[0xff]);
         // Something behind the last cell, if there is anything.
         let ends_in_word = loaded.get().shape().cells % 16 == 0;
-        assert_eq!(loaded.get_mut().loaded(0, 0), ends_in_word);
+        assert_eq!(loaded.get_mut().loaded(0, 0, 0), ends_in_word);
     }
 }
 

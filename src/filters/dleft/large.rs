@@ -21,11 +21,11 @@ const COPY_BYTES: usize = 32 << 10;
 const MADE_SINCE: usize = usize::MAX;
 
 /// A set of sub-tables.
-struct Set {
-    layout: Layout,
-    permutations: Permutations,
+pub(super) struct Set {
+    pub(super) layout: Layout,
+    pub(super) permutations: Permutations,
     capacity: u64,
-    used: u64,
+    pub(super) used: u64,
     loads: Loads,
     array: BitArray,
     /// The number of the array in the former state that is being read.
@@ -34,27 +34,32 @@ struct Set {
 
 impl Set {
     fn new(geometry: super::Geometry, seed: u64, capacity: u64) -> Result<Self, AllocError> {
+        Ok(Self::with_array(geometry, seed, capacity, BitArray::zeroed(geometry.bytes())?))
+    }
+
+    /// A set with these bytes, of which nothing is counted.
+    fn with_array(geometry: super::Geometry, seed: u64, capacity: u64, array: BitArray) -> Self {
         let mut loads = Loads::default();
         loads[0] = u64::from(geometry.subtables) * geometry.buckets;
-        Ok(Self {
+        Self {
             layout: Layout::new(geometry),
             permutations: Permutations::draw(seed, geometry.subtables, geometry.buckets, geometry.range()),
             capacity,
             used: 0,
             loads,
-            array: BitArray::zeroed(geometry.bytes())?,
+            array,
             frozen_as: AtomicUsize::new(MADE_SINCE),
-        })
+        }
     }
 
     #[inline(always)]
-    fn table(&self) -> Table<'_, &[AtomicU64]> {
+    pub(super) fn table(&self) -> Table<'_, &[AtomicU64]> {
         Table { layout: &self.layout, permutations: &self.permutations, words: self.array.words() }
     }
 
     /// Changes the table; a former state that is being read is told of every word.
     #[inline(always)]
-    fn write<R>(&mut self, past: &Past, work: impl FnOnce(&mut Table<'_, NotedWords<'_>>) -> R) -> R {
+    pub(super) fn write<R>(&mut self, past: &Past, work: impl FnOnce(&mut Table<'_, NotedWords<'_>>) -> R) -> R {
         let frozen = past.frozen();
         let changes = frozen.as_deref().map(|frozen| (frozen.changes(), self.frozen_as.load(Ordering::Relaxed)));
         let words = NotedWords::new(&mut self.array, changes);
@@ -73,16 +78,10 @@ impl Set {
         self.used = self.used + u64::from(after) - u64::from(before);
     }
 
-    /// Counts everything anew, after bytes were loaded; false if no set can have them.
-    fn recount(&mut self) -> bool {
-        if !self.table().is_clean() {
-            return false;
-        }
-        let mut loads = Loads::default();
-        self.table().loads().for_each(|used| loads[used as usize] += 1);
+    /// So many buckets use so many cells.
+    pub(super) fn set_loads(&mut self, loads: Loads) {
         self.used = (0..).zip(&loads).map(|(cells, buckets)| cells * buckets).sum();
         self.loads = loads;
-        true
     }
 }
 
@@ -91,12 +90,12 @@ pub struct Dleft {
     settings: Settings,
     seed: u64,
     /// Fingerprints of items are below it.
-    range: u64,
-    items: u64,
+    pub(super) range: u64,
+    pub(super) items: u64,
     /// Oldest first, never empty.
-    sets: Vec<Set>,
-    spill: Spill,
-    past: Past,
+    pub(super) sets: Vec<Set>,
+    pub(super) spill: Spill,
+    pub(super) past: Past,
 }
 
 /// A filter as it was at one moment.
@@ -141,10 +140,10 @@ pub enum CreateError {
 }
 
 /// A cell, and the set in which it is.
-struct Located {
-    set: usize,
-    probe: Probe,
-    found: Found,
+pub(super) struct Located {
+    pub set: usize,
+    pub probe: Probe,
+    pub found: Found,
 }
 
 impl Dleft {
@@ -213,7 +212,9 @@ impl Dleft {
         self.sets.iter().map(Set::info)
     }
 
-    pub(super) fn items(&self) -> u64 {
+    /// Items added and not removed since.
+    #[must_use]
+    pub fn items(&self) -> u64 {
         self.items
     }
 
@@ -235,7 +236,7 @@ impl Dleft {
     }
 
     #[inline(always)]
-    fn locate(&self, f: u64) -> Option<Located> {
+    pub(super) fn locate(&self, f: u64) -> Option<Located> {
         // The newest set is the largest.
         self.sets.iter().enumerate().rev().find_map(|(set, table)| {
             let mut probe = table.table().probe(f);
@@ -471,14 +472,48 @@ impl Dleft {
         Ok(fits && self.spill.load(entry)?)
     }
 
-    /// All was loaded: false if no filter can have it. Takes as long as a question for each item.
+    /// All was loaded: false if no filter can have it. Takes as long as a question for each item; [`Check`](super::Check) does the same in
+    /// steps.
     #[must_use]
     pub fn loaded(&mut self) -> bool {
-        if !self.sets.iter_mut().all(Set::recount) {
-            return false;
+        super::Check::strict().step(self, u64::MAX).unwrap_or(false)
+    }
+
+    /// A filter with these sets, of so many items each, oldest first, and these entries beside the cells; none if there is no such filter. It
+    /// is good for nothing but a [check](Self::loaded).
+    #[must_use]
+    pub fn from_arrays(
+        settings: Settings,
+        seed: u64,
+        arrays: Vec<(u64, BitArray)>,
+        spilled: Vec<Spilled>,
+    ) -> Option<Self> {
+        let capacities: Vec<_> = arrays.iter().map(|(capacity, _)| *capacity).collect();
+        let geometries = Self::geometries(&settings, &capacities)?;
+        let mut sets = Vec::with_capacity(arrays.len());
+        for (geometry, (capacity, array)) in geometries.iter().zip(arrays) {
+            if array.len() as u64 != geometry.bytes() {
+                return None;
+            }
+            sets.push(Set::with_array(*geometry, seed, capacity, array));
         }
-        self.items = self.entries().map(|(_, copies)| copies).sum();
-        self.is_sound()
+        let spill = Spill::of(spilled).filter(|spill| spill.entries().len() as u64 <= settings.most_spilled())?;
+        let range = geometries.first()?.range();
+        Some(Self { settings, seed, range, items: 0, sets, spill, past: Past::default() })
+    }
+
+    /// The sizes of the sets of a filter with these settings and sets for so many items each, as
+    /// [`from_arrays`](Self::from_arrays) takes them; none if it cannot have them.
+    #[must_use]
+    pub fn geometries(settings: &Settings, capacities: &[u64]) -> Option<Vec<super::Geometry>> {
+        let first = settings.geometry().ok()?;
+        let held = capacities.iter().try_fold(0_u64, |held, capacity| held.checked_add(*capacity))?;
+        let fits = capacities.first() == Some(&settings.capacity)
+            && capacities.len() <= if settings.growth.is_some() { MOST_SETS } else { 1 }
+            && held <= settings.final_capacity()
+            && capacities.iter().all(|capacity| *capacity > 0);
+        let further = capacities.iter().skip(1).map(|capacity| first.further(*capacity));
+        std::iter::once(Some(first)).chain(further).collect::<Option<Vec<_>>>().filter(|_| fits)
     }
 
     pub(super) fn entries(&self) -> impl Iterator<Item = (u64, u64)> {

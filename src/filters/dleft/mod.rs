@@ -61,6 +61,7 @@
 //! fingerprint, which can store it twice; and marks free cells by a fingerprint of 0, which changes the permutation. A count of used
 //! cells in each bucket takes half a bit a cell and avoids the second.
 
+mod check;
 pub mod geometry;
 pub mod large;
 pub mod packed;
@@ -70,6 +71,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+pub use check::Check;
 pub use geometry::Geometry;
 pub use large::{CreateError, Dleft, Image};
 pub use packed::{PackedDleft, PackedDleftMut};

@@ -30,6 +30,16 @@ impl Spill {
         &self.entries
     }
 
+    /// These entries, in strictly ascending order and each with copies; none if they are not.
+    pub(super) fn of(entries: Vec<Spilled>) -> Option<Self> {
+        let sound = entries.is_sorted_by(|one, next| one.f < next.f) && entries.iter().all(|entry| entry.copies > 0);
+        let without_cell = entries.iter().filter(|entry| entry.without_cell).count() as u64;
+        sound.then(|| Self {
+            entries: if entries.is_empty() { Arc::default() } else { Arc::new(entries) },
+            without_cell,
+        })
+    }
+
     /// Entries of which no cell counts any copy.
     pub(super) fn without_cell(&self) -> u64 {
         self.without_cell

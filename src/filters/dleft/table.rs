@@ -9,7 +9,7 @@
 //! differed. No cell can borrow from the next.
 
 use super::geometry::{Layout, MOST_SUBTABLES};
-use super::permutation::Permutations;
+use super::permutation::{Inverses, Permutations};
 use crate::filters::words::{Words, WordsMut, low_mask};
 
 /// A set of sub-tables.
@@ -40,7 +40,7 @@ struct Place {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Found {
     pub subtable: usize,
-    slot: u32,
+    pub slot: u32,
 }
 
 impl<W: Words> Table<'_, W> {
@@ -111,15 +111,37 @@ impl<W: Words> Table<'_, W> {
 
     /// Whether no bucket uses more cells than it has, and all bits that are not in use are 0.
     pub(super) fn is_clean(&self) -> bool {
+        (0..self.buckets()).all(|number| self.is_clean_bucket(number)) && self.ends_clean()
+    }
+
+    /// Buckets of all sub-tables.
+    pub(super) fn buckets(&self) -> u64 {
+        u64::from(self.layout.geometry.subtables) * self.layout.geometry.buckets
+    }
+
+    /// Whether this bucket is so.
+    pub(super) fn is_clean_bucket(&self, number: u64) -> bool {
         let Layout { geometry, cell_bits, bucket_bits, .. } = *self.layout;
-        let end = u64::from(geometry.subtables) * geometry.buckets * bucket_bits;
-        let buckets = (0..end).step_by(bucket_bits as usize).all(|bucket| {
-            let used = self.used(bucket);
-            let is_zero = |slot| self.words.field(self.cell(bucket, slot), cell_bits) == 0;
-            used <= geometry.cells && (used..geometry.cells).all(is_zero)
-        });
+        let bucket = number * bucket_bits;
+        let used = self.used(bucket);
+        let is_zero = |slot| self.words.field(self.cell(bucket, slot), cell_bits) == 0;
+        used <= geometry.cells && (used..geometry.cells).all(is_zero)
+    }
+
+    /// Whether all bits behind the last bucket are 0.
+    pub(super) fn ends_clean(&self) -> bool {
+        let end = self.buckets() * self.layout.bucket_bits;
         let rest = (end.next_multiple_of(u64::BITS.into()) - end) as u32;
-        buckets && (rest == 0 || self.words.field(end, rest) == 0)
+        rest == 0 || self.words.field(end, rest) == 0
+    }
+
+    /// The first cell that stands for the fingerprint of this probe in each of the sub-tables from this one on.
+    pub(super) fn search_from(&self, subtable: usize, probe: &mut Probe) -> impl Iterator<Item = Found> {
+        let subtables = self.layout.geometry.subtables as usize;
+        probe.places.iter_mut().take(subtables).enumerate().skip(subtable).filter_map(|(subtable, place)| {
+            place.used = self.used(place.bucket);
+            self.slot_of(place).map(|slot| Found { subtable, slot })
+        })
     }
 }
 
@@ -134,25 +156,26 @@ pub(super) struct Entry {
 impl<'a, W: Words + Copy + 'a> Table<'a, W> {
     /// All cells that are used, in the order in which they stand.
     pub(super) fn entries(self) -> impl Iterator<Item = Entry> + use<'a, W> {
+        let inverses = self.permutations.inverses(self.layout.geometry.subtables);
+        (0..self.buckets()).flat_map(move |number| self.entries_of(number, inverses))
+    }
+
+    /// Those of one bucket.
+    pub(super) fn entries_of(self, number: u64, inverses: Inverses) -> impl Iterator<Item = Entry> + use<'a, W> {
         let geometry = self.layout.geometry;
-        let inverses = self.permutations.inverses(geometry.subtables);
-        (0..u64::from(geometry.subtables) * geometry.buckets).flat_map(move |number| {
-            let (subtable, in_it) = ((number / geometry.buckets) as usize, number % geometry.buckets);
-            let bucket = number * self.layout.bucket_bits;
-            (0..self.used(bucket)).map(move |slot| {
-                let cell = self.words.field(self.cell(bucket, slot), self.layout.cell_bits);
-                let place = in_it << geometry.fingerprint_bits | cell & low_mask(geometry.fingerprint_bits);
-                let copies = (cell >> geometry.fingerprint_bits) + 1;
-                Entry { f: inverses.apply(subtable, place), copies, at: Found { subtable, slot } }
-            })
+        let (subtable, in_it) = ((number / geometry.buckets) as usize, number % geometry.buckets);
+        let bucket = number * self.layout.bucket_bits;
+        (0..self.used(bucket)).map(move |slot| {
+            let cell = self.words.field(self.cell(bucket, slot), self.layout.cell_bits);
+            let place = in_it << geometry.fingerprint_bits | cell & low_mask(geometry.fingerprint_bits);
+            let copies = (cell >> geometry.fingerprint_bits) + 1;
+            Entry { f: inverses.apply(subtable, place), copies, at: Found { subtable, slot } }
         })
     }
 
     /// Cells used of each bucket, in order.
     pub(super) fn loads(self) -> impl Iterator<Item = u32> + use<'a, W> {
-        let geometry = &self.layout.geometry;
-        (0..u64::from(geometry.subtables) * geometry.buckets)
-            .map(move |number| self.used(number * self.layout.bucket_bits))
+        (0..self.buckets()).map(move |number| self.used(number * self.layout.bucket_bits))
     }
 }
 

@@ -31,10 +31,12 @@ mod survey;
 mod visit;
 mod window;
 
+use crate::codec::cells_value::CellsHead;
 use crate::codec::foreign::TypeName;
 use crate::codec::ring_fields::{PartHead, RingHead};
 use crate::filters::LinkInfo;
 use crate::filters::bits::BitArray;
+use crate::filters::dleft::Spilled;
 use crate::filters::ring::Part;
 use crate::keyspace::Keyspace;
 use crate::persist::files::File;
@@ -43,7 +45,7 @@ use report::Fault;
 pub use report::{Checksum, Damage, LoadError, Loss, Losses, Options, Progress, Report};
 use scan::{Ended, Scanner};
 use survey::{Section, Survey};
-pub use visit::{Chain, Visited};
+pub use visit::{CellsFigures, Chain, Visited};
 use visit::{Names, Visits};
 use window::Window;
 
@@ -80,6 +82,14 @@ struct LargeRing {
     parts: Vec<Part>,
 }
 
+/// A counting or d-left filter that does not fit into the window.
+struct LargeCells {
+    head: CellsHead,
+    /// Its cells, and what is beside them, if they are wanted.
+    arrays: Vec<BitArray>,
+    spilled: Vec<Spilled>,
+}
+
 /// Who takes what a scan finds.
 trait Sink {
     /// Whether the bits of large filters are wanted.
@@ -99,6 +109,9 @@ trait Sink {
 
     /// A ring that does not fit into the window.
     fn large_ring(&mut self, name: &[u8], ring: LargeRing, place: Place) -> Result<(), Fault>;
+
+    /// A counting or d-left filter that does not fit into the window.
+    fn large_cells(&mut self, name: &[u8], cells: LargeCells, place: Place) -> Result<(), Fault>;
 
     /// What rings get that a command makes by itself, as a record.
     fn profile(&mut self, _record: &[u8]) {}

@@ -12,12 +12,15 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::mark::{PROFILE, push_mark};
 use crate::codec::bloom_value::{BloomWriter, push_packed};
+use crate::codec::cells_value::{CellsHead, CellsRef, CellsWriter, push_cells};
 use crate::codec::crc32c::Crc32c;
 use crate::codec::crc64::Crc64;
 use crate::codec::lzf::Compressor;
 use crate::codec::rdb;
 use crate::codec::ring_value::{RingWriter, push_packed_ring};
-use crate::filters::frozen::{Frozen, FrozenBits, PAGE_BYTES};
+use crate::filters::counting::{CountingRef, PackedCounting};
+use crate::filters::dleft::{DleftRef, PackedDleft};
+use crate::filters::frozen::{Frozen, FrozenArrays, FrozenBits, PAGE_BYTES};
 use crate::filters::packed_bloom::PackedBloom;
 use crate::filters::ring::Ring;
 use crate::keyspace::DATABASES;
@@ -238,6 +241,14 @@ impl<'a> Writer<'a> {
     fn small(&mut self, image: &SmallImage<'_>) {
         self.key(image.db, image.life, image.name);
         match image.kind {
+            Kind::Counting => {
+                let filter = CellsRef::Counting(CountingRef::Packed(PackedCounting::new(image.payload)));
+                push_cells(&mut self.out, filter, self.compressor.as_mut());
+            }
+            Kind::Dleft => {
+                let filter = CellsRef::Dleft(DleftRef::Packed(PackedDleft::new(image.payload)));
+                push_cells(&mut self.out, filter, self.compressor.as_mut());
+            }
             Kind::Ring => push_packed_ring(&mut self.out, image.payload, self.compressor.as_mut()),
             _ => push_packed(&mut self.out, PackedBloom::new(image.payload), self.compressor.as_mut()),
         }
@@ -271,7 +282,16 @@ impl<'a> Writer<'a> {
         match &image.filter {
             LargeFilter::Bloom(filter) => self.bits(filter)?,
             LargeFilter::Ring(ring) => self.ring(ring)?,
-            LargeFilter::HalfRing(value) => self.out.extend_from_slice(value),
+            LargeFilter::Counting(image) => {
+                let head = CellsHead::counting(image.settings, image.shape, &image.figures);
+                self.cells(CellsWriter::new(&head, &[]), &image.cells)?;
+            }
+            LargeFilter::Dleft(image) => {
+                let capacities = image.sets.iter().map(|set| set.capacity);
+                let head = CellsHead::dleft(image.settings, (image.seed, image.items), capacities, image.spilled());
+                self.cells(CellsWriter::new(&head, image.spilled()), &image.cells)?;
+            }
+            LargeFilter::Half(value) => self.out.extend_from_slice(value),
         }
         self.end_block();
         Ok(())
@@ -280,6 +300,14 @@ impl<'a> Writer<'a> {
     fn bits(&mut self, filter: &Frozen) -> io::Result<()> {
         let (mut value, mut bits) = (BloomWriter::frozen(filter), FrozenBits::of(filter));
         while !value.step_with(&mut self.out, PAGE_BYTES, |_, _, buffer| bits.read(buffer)) {
+            self.flush_if_full()?;
+        }
+        self.flush_if_full()
+    }
+
+    fn cells(&mut self, mut value: CellsWriter, cells: &FrozenArrays) -> io::Result<()> {
+        let mut bytes = FrozenBits::of(cells);
+        while !value.step(&mut self.out, PAGE_BYTES, |_, _, buffer| bytes.read(buffer)) {
             self.flush_if_full()?;
         }
         self.flush_if_full()

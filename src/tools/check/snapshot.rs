@@ -47,7 +47,8 @@ impl Figures {
         kind.bytes += key.bytes;
         kind.lives += u64::from(key.life.is_some());
         kind.expired += u64::from(key.life.is_some_and(|life| life <= self.now));
-        let items = key.chain.map(|chain| chain.items).or(key.ring.map(|ring| ring.items));
+        let items = key.chain.map(|chain| chain.items);
+        let items = items.or(key.ring.map(|ring| ring.items)).or(key.cells.map(|cells| cells.items));
         let Some(items) = items else { return };
         kind.items = kind.items.saturating_add(items);
         // Only filters are loaded, so only they can be in each other's way.

@@ -8,13 +8,13 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 
 use parking_lot::Mutex;
 
-use super::LargeRing;
 use super::report::{Fault, LoadError, Loss, Losses, Progress, listed_name};
 use super::{Large, Place, Sink};
+use super::{LargeCells, LargeRing};
 use crate::codec::bloom_value::{BloomValue, ValueError};
 use crate::codec::rdb::{Reader, TYPE_MODULE_1};
 use crate::codec::rdb_string::RdbString;
-use crate::codec::value;
+use crate::codec::value::{self, Built};
 use crate::filters::scalable_bloom::{Link, ScalableBloom};
 use crate::keyspace::arrivals::Arrivals;
 use crate::keyspace::bloom::filter_of_value;
@@ -244,6 +244,14 @@ impl Sink for Loader<'_, '_> {
         let mut ring = large.head.ring();
         ring.parts = large.parts.into();
         self.one(name, ring::entry_of(name, place.life, ring).map_err(Fault::from), &place);
+        Ok(())
+    }
+
+    fn large_cells(&mut self, name: &[u8], large: LargeCells, place: Place) -> Result<(), Fault> {
+        let LargeCells { head, arrays, spilled } = large;
+        let built = head.filter(arrays, spilled).map(Built::Cells).map_err(Fault::from);
+        let entry = built.and_then(|built| Ok(built_filter(name, place.life, built)?));
+        self.one(name, entry, &place);
         Ok(())
     }
 

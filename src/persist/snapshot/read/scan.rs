@@ -6,8 +6,9 @@
 
 use super::report::{Checksum, Fault, Loss, Report};
 use super::window::{Stream, Window};
-use super::{Large, LargeRing, Place, Sink};
+use super::{Large, LargeCells, LargeRing, Place, Sink};
 use crate::codec::bloom_value::{BLOOM_ID, BloomValue, ChainFields, LinkFields, ValueError};
+use crate::codec::cells_value::{COUNTING_ID, CellsHead, DLEFT_ID, spilled_in};
 use crate::codec::foreign::{self, Dialect, TypeName};
 use crate::codec::rdb::{self, Input, ModuleId, Reader};
 use crate::codec::ring_fields::{ContentCheck, PartHead, put_content};
@@ -396,6 +397,9 @@ impl<'f, 'r, S: Sink> Scanner<'f, 'r, S> {
             if id == RING_ID && kind == rdb::TYPE_MODULE_2 {
                 return self.large_ring(id, name, place);
             }
+            if (id == COUNTING_ID || id == DLEFT_ID) && kind == rdb::TYPE_MODULE_2 {
+                return self.large_cells(id, name, place);
+            }
             if kind == rdb::TYPE_MODULE_1 {
                 return Err(Fault::Form("a module's value as of before Redis 4.0: its length is not known"));
             }
@@ -460,6 +464,32 @@ impl<'f, 'r, S: Sink> Scanner<'f, 'r, S> {
         stream.end()?;
         place.end = self.window.offset();
         if wanted { self.sink.large_ring(name, ring, place) } else { Ok(()) }
+    }
+
+    fn large_cells(&mut self, id: ModuleId, name: &[u8], mut place: Place) -> Result<(), Fault> {
+        let wanted = self.takes(&place)?;
+        let keeps = wanted && S::KEEPS_BITS;
+        let mut stream = Stream { window: &mut self.window, sink: self.sink, plain: false };
+        let head = CellsHead::read::<_, Fault>(&mut stream, id)?;
+        let (mut arrays, mut spilled) = (Vec::new(), Vec::new());
+        for (index, bytes) in head.strings().into_iter().enumerate() {
+            stream.string_opcode()?;
+            let (_, array) = stream.bits(|len| {
+                if len != bytes {
+                    return Err(ValueError::Link(index).into());
+                }
+                Ok(if keeps { Some(BitArray::zeroed(len)?) } else { None })
+            })?;
+            arrays.extend(array);
+        }
+        stream.end()?;
+        if let (CellsHead::Dleft(_), Some(entries)) = (&head, if keeps { arrays.pop() } else { None }) {
+            let mut bytes = vec![0; entries.len()];
+            entries.copy_bytes(0, &mut bytes);
+            spilled = spilled_in(&bytes).ok_or(ValueError::Chain)?;
+        }
+        place.end = self.window.offset();
+        if wanted { self.sink.large_cells(name, LargeCells { head, arrays, spilled }, place) } else { Ok(()) }
     }
 
     /// After the opcode that ends the file.

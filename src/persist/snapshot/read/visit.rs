@@ -1,8 +1,9 @@
 //! Keys shown, not loaded.
 
 use super::report::{Fault, LISTED, Loss, Losses, listed_name};
-use super::{Large, LargeRing, Place, Sink};
+use super::{Large, LargeCells, LargeRing, Place, Sink};
 use crate::codec::bloom_value::{BLOOM_ID, BloomValue, ValueError};
+use crate::codec::cells_value::CellsHead;
 use crate::codec::foreign::{TypeName, module_name};
 use crate::codec::rdb::{Reader, TYPE_MODULE_1};
 use crate::codec::rdb_string::RdbString;
@@ -11,6 +12,7 @@ use crate::codec::ring_value::RING_ID;
 use crate::codec::value::Value;
 use crate::filters::LinkInfo;
 use crate::filters::ring::Settings;
+use crate::filters::{counting, dleft};
 
 /// A key of a snapshot.
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +33,37 @@ pub struct Visited<'a> {
     pub chain: Option<Chain<'a>>,
     /// Figures of a ring.
     pub ring: Option<RingFigures>,
+    /// Figures of a counting or d-left filter.
+    pub cells: Option<CellsFigures>,
+}
+
+/// Figures of a counting or d-left filter.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CellsFigures {
+    /// Items that it is made for.
+    pub capacity: u64,
+    /// The rate that it is made for.
+    pub error: f64,
+    /// Bytes of its cells.
+    pub bytes: u64,
+    /// Items in it.
+    pub items: u64,
+}
+
+impl CellsFigures {
+    fn of(head: &CellsHead) -> Self {
+        let bytes = head.bytes();
+        match head {
+            CellsHead::Counting(head) => {
+                let counting::Settings { capacity, error, .. } = head.settings;
+                Self { capacity, error, bytes, items: head.items }
+            }
+            CellsHead::Dleft(head) => {
+                let dleft::Settings { capacity, error, .. } = head.settings;
+                Self { capacity, error, bytes, items: head.items }
+            }
+        }
+    }
 }
 
 /// Figures of a ring.
@@ -57,6 +90,7 @@ impl RingFigures {
 struct Shown<'a> {
     chain: Option<Chain<'a>>,
     ring: Option<RingFigures>,
+    cells: Option<CellsFigures>,
 }
 
 /// Figures of a Bloom filter.
@@ -88,10 +122,15 @@ impl<'v> Visits<'v> {
         Visits { visit, accept_damaged, scratch, buffer, filters: 0, losses }
     }
 
-    fn show(&mut self, name: &[u8], type_name: TypeName, place: &Place, Shown { chain, ring }: Shown<'_>) {
+    fn show(&mut self, name: &[u8], type_name: TypeName, place: &Place, Shown { chain, ring, cells }: Shown<'_>) {
         let Place { offset, end, db, life, .. } = *place;
-        self.filters += u64::from(chain.is_some() || ring.is_some());
-        (self.visit)(&Visited { db, name, type_name, life, offset, bytes: end - offset, chain, ring });
+        self.filters += u64::from(chain.is_some() || ring.is_some() || cells.is_some());
+        (self.visit)(&Visited { db, name, type_name, life, offset, bytes: end - offset, chain, ring, cells });
+    }
+
+    fn show_cells(&mut self, name: &[u8], head: &CellsHead, place: &Place) {
+        let shown = Shown { cells: Some(CellsFigures::of(head)), ..Shown::default() };
+        self.show(name, module_name(head.id()), place, shown);
     }
 
     fn show_value(&mut self, name: &[u8], value: &Value<'_>, place: &Place) {
@@ -99,15 +138,18 @@ impl<'v> Visits<'v> {
             Value::Bloom(value) => {
                 let (items, options, growth) = (value.items(), value.options(), value.growth());
                 let chain = Chain { items, options, growth, links: value.links() };
-                self.show(name, module_name(BLOOM_ID), place, Shown { chain: Some(chain), ring: None });
+                self.show(name, module_name(BLOOM_ID), place, Shown { chain: Some(chain), ..Shown::default() });
             }
             Value::Ring(value) => {
                 let ring = RingFigures::of(value.head().settings, value.parts());
-                self.show(name, module_name(RING_ID), place, Shown { chain: None, ring: Some(ring) });
+                self.show(name, module_name(RING_ID), place, Shown { ring: Some(ring), ..Shown::default() });
             }
+            Value::Cells(value) => self.show_cells(name, value.head(), place),
+            Value::HalfCounting(half) => self.show_cells(name, half.load.head(), place),
+            Value::HalfDleft(half) => self.show_cells(name, half.load.head(), place),
             Value::HalfRing(half) => {
                 let ring = RingFigures::of(half.load.head().settings, std::iter::empty());
-                self.show(name, module_name(RING_ID), place, Shown { chain: None, ring: Some(ring) });
+                self.show(name, module_name(RING_ID), place, Shown { ring: Some(ring), ..Shown::default() });
             }
         }
     }
@@ -117,6 +159,8 @@ impl<'v> Visits<'v> {
 fn check_bits(value: &Value<'_>) -> Result<(), ValueError> {
     match value {
         Value::Bloom(value) => Ok(value.check_bits()?),
+        // There is no other way to know.
+        Value::Cells(value) => value.clone().build().map(drop),
         _ => Ok(()),
     }
 }
@@ -156,13 +200,18 @@ impl Sink for Visits<'_> {
     fn large(&mut self, name: &[u8], large: Large, place: Place) -> Result<(), Fault> {
         let Large { items, options, growth, links, .. } = &large;
         let chain = Chain { items: *items, options: *options, growth: *growth, links };
-        self.show(name, module_name(BLOOM_ID), &place, Shown { chain: Some(chain), ring: None });
+        self.show(name, module_name(BLOOM_ID), &place, Shown { chain: Some(chain), ..Shown::default() });
         Ok(())
     }
 
     fn large_ring(&mut self, name: &[u8], ring: LargeRing, place: Place) -> Result<(), Fault> {
         let ring = RingFigures::of(ring.head.settings, ring.heads.iter());
-        self.show(name, module_name(RING_ID), &place, Shown { chain: None, ring: Some(ring) });
+        self.show(name, module_name(RING_ID), &place, Shown { ring: Some(ring), ..Shown::default() });
+        Ok(())
+    }
+
+    fn large_cells(&mut self, name: &[u8], cells: LargeCells, place: Place) -> Result<(), Fault> {
+        self.show_cells(name, &cells.head, &place);
         Ok(())
     }
 
@@ -220,6 +269,11 @@ impl Sink for Names {
     }
 
     fn large(&mut self, name: &[u8], _large: Large, place: Place) -> Result<(), Fault> {
+        self.push(place.db, name);
+        Ok(())
+    }
+
+    fn large_cells(&mut self, name: &[u8], _cells: LargeCells, place: Place) -> Result<(), Fault> {
         self.push(place.db, name);
         Ok(())
     }
