@@ -138,8 +138,8 @@ fn against_a_multiset() {
         client.cmd(&format!("{family}.RESERVE k 0.0001 400 {options}"));
         let (mut model, mut random) = (HashMap::<usize, i64>::new(), Random::new(7));
         for _ in 0..300 {
-            let from = random.below(900) as usize;
-            let range = from..from + 1 + random.below(140) as usize;
+            let from = random.below(900);
+            let range = from..from + 1 + random.below(140);
             let add = random.below(5) < 3;
             // Only what was added is deleted: that is the promise's condition.
             let items: Vec<usize> =
