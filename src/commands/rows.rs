@@ -67,8 +67,5 @@ pub(super) const EXPORTED: &[Argument] =
 /// The words of a dump.
 pub(super) const DUMPED: &[Argument] = &[Argument::KEY, Argument::new("cursor", ArgumentKind::Integer)];
 /// The words of a load.
-pub(super) const LOADED: &[Argument] = &[
-    Argument::KEY,
-    Argument::new("cursor", ArgumentKind::Integer),
-    Argument::new("data", ArgumentKind::String),
-];
+pub(super) const LOADED: &[Argument] =
+    &[Argument::KEY, Argument::new("cursor", ArgumentKind::Integer), Argument::new("data", ArgumentKind::String)];

@@ -87,7 +87,10 @@ fn names_and_their_order() {
         assert!(raw.starts_with(begin) && raw.ends_with("+Counter ceiling\r\n:15\r\n+Saturated counters\r\n:0\r\n"));
         let rate = if protocol == 3 { "+Error rate\r\n,0.01\r\n" } else { "+Error rate\r\n$4\r\n0.01\r\n" };
         assert!(raw.contains(rate) && null.contains(rate), "{raw} {null}");
-        assert!(null.contains("+Expansion rate\r\n:2\r\n+Counter ceiling\r\n:4\r\n+Fullest bucket\r\n:1\r\n"), "{null}");
+        assert!(
+            null.contains("+Expansion rate\r\n:2\r\n+Counter ceiling\r\n:4\r\n+Fullest bucket\r\n:1\r\n"),
+            "{null}"
+        );
         client.cmd("DLCBF.ADD d9 a");
         let none = if protocol == 3 { "+Expansion rate\r\n_\r\n" } else { "+Expansion rate\r\n$-1\r\n" };
         assert!(client.bytes("DLCBF.INFO d9").contains(none));

@@ -102,10 +102,7 @@ fn the_settings_for_missing_keys() {
         let info = client.cmd(&format!("{family}.INFO j"));
         assert_eq!((info.field("Capacity").int(), info.field("Error rate").text()), (77, "0.25".into()));
         world.set(&format!("{prefix}-max-capacity"), "50");
-        assert_eq!(
-            client.refused(&format!("{family}.RESERVE i 0.1 51")),
-            "ERR capacity must be in the range [1, 50]"
-        );
+        assert_eq!(client.refused(&format!("{family}.RESERVE i 0.1 51")), "ERR capacity must be in the range [1, 50]");
     }
 }
 
@@ -142,8 +139,7 @@ fn against_a_multiset() {
             let range = from..from + 1 + random.below(140);
             let add = random.below(5) < 3;
             // Only what was added is deleted: that is the promise's condition.
-            let items: Vec<usize> =
-                range.filter(|n| add || model.get(n).copied().unwrap_or_default() > 0).collect();
+            let items: Vec<usize> = range.filter(|n| add || model.get(n).copied().unwrap_or_default() > 0).collect();
             if items.is_empty() {
                 continue;
             }
@@ -199,9 +195,8 @@ fn long_commands_have_their_key_alone() {
             assert!(other.waits(&format!("{family}.DEL k x")) && other.waits("DEL k"));
             assert!(!other.waits(&format!("{family}.ADD elsewhere x")));
         };
-        let mut long = |verb: &str, numbers| {
-            client.interrupted(&with_items(&format!("{family}.{verb}"), numbers), &mut meanwhile)
-        };
+        let mut long =
+            |verb: &str, numbers| client.interrupted(&with_items(&format!("{family}.{verb}"), numbers), &mut meanwhile);
         let added = long("MADD k", 0..ITEMS);
         assert_eq!((added.array().len(), yes(&added)), (ITEMS, ITEMS));
         assert_eq!(yes(&long("MEXISTS k", 0..ITEMS + 50)), ITEMS);
@@ -238,7 +233,9 @@ fn decay() {
         };
         assert!(reply == "OK");
         assert_eq!(counts(&mut client), [0, 1, 2, 7]);
-        assert!(client.cmd("CBF.CARD k") == 10 && client.cmd("CBF.INFO k").field("Saturated counters") == &Value::Int(0));
+        assert!(
+            client.cmd("CBF.CARD k") == 10 && client.cmd("CBF.INFO k").field("Saturated counters") == &Value::Int(0)
+        );
         assert_eq!(client.cmd("CBF.STATS k").field("version").int(), version + 1);
         assert_eq!(counts(&mut world.replayed().client()), [0, 1, 2, 7]);
         for _ in 0..3 {

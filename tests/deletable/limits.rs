@@ -44,8 +44,7 @@ fn a_run_with_refused_items() {
     let replies: Vec<Value> = items.iter().map(|_| client.read()).collect();
     let full = || Value::Error("ERR counter is full: item is counted 4 times".into());
     let number = Value::Int;
-    let expected =
-        [number(1), number(1), number(0), number(0), number(0), full(), number(1), full(), number(0)];
+    let expected = [number(1), number(1), number(0), number(0), number(0), full(), number(1), full(), number(0)];
     assert_eq!(replies, expected);
     let mut request = Vec::new();
     for verb in ["EXISTS", "DEL", "EXISTS", "COUNT"] {
@@ -72,7 +71,9 @@ fn memory_limit_of_a_filter() {
             assert!(text.starts_with("ERR filter would take "), "{text}");
             assert!(text.ends_with(" bytes, 'max-filter-memory' is 1048576"), "{text}");
         }
-        assert!(client.refused(&format!("{family}.RESERVE k 1e-15 1099511627776")).starts_with("ERR filter would take "));
+        assert!(
+            client.refused(&format!("{family}.RESERVE k 1e-15 1099511627776")).starts_with("ERR filter would take ")
+        );
         world.set(&format!("{}-initial-size", family.to_lowercase()), "10000000");
         assert!(client.refused(&format!("{family}.ADD k a")).starts_with("ERR filter would take "));
         world.set("max-filter-memory", "0");
@@ -106,7 +107,8 @@ fn at_the_memory_limit() {
             assert_eq!(client.refused(&format!("{family}.{line}")), OOM, "{line}");
         }
         // What reads or gives memory back goes on.
-        for line in ["EXISTS k a", "MCOUNT k a", "INFO k", "STATS k", "CARD k", "DEL k item:0", "MDEL k item:1 item:2"] {
+        for line in ["EXISTS k a", "MCOUNT k a", "INFO k", "STATS k", "CARD k", "DEL k item:0", "MDEL k item:1 item:2"]
+        {
             let reply = client.cmd(&format!("{family}.{line}"));
             assert!(!matches!(reply, Value::Error(_)), "{line}: {reply:?}");
         }

@@ -37,8 +37,7 @@ fn every_option_is_taken_in_any_case_and_order() {
             assert_eq!(client.cmd(&insert), Value::Array(vec![Value::Int(1)]), "{options}");
             assert_eq!(client.cmd(&format!("TTL r{n}")), client.cmd(&format!("TTL i{n}")), "{options}");
             assert!(client.cmd(&format!("{family}.DEL i{n} a")) == 1);
-            let (one, other) =
-                (client.cmd(&format!("{family}.INFO r{n}")), client.cmd(&format!("{family}.INFO i{n}")));
+            let (one, other) = (client.cmd(&format!("{family}.INFO r{n}")), client.cmd(&format!("{family}.INFO i{n}")));
             assert_eq!(one.field("Capacity"), other.field("Capacity"));
             // On a live key they change nothing.
             let insert = format!("{family}.INSERT r0 {options} CAPACITY 7 ERROR 0.5 ITEMS a");
@@ -149,7 +148,11 @@ fn an_option_without_its_value_is_named() {
         for word in of_all.iter().chain(own) {
             let text = format!("ERR no {}", word.to_lowercase());
             assert_eq!(client.refused(&format!("{family}.RESERVE k 0.01 100 {word}")), text);
-            assert_eq!(client.refused(&format!("{family}.INSERT k {word}")), "ERR wrong number of arguments for '".to_owned() + &format!("{}.insert' command", family.to_lowercase()));
+            assert_eq!(
+                client.refused(&format!("{family}.INSERT k {word}")),
+                "ERR wrong number of arguments for '".to_owned()
+                    + &format!("{}.insert' command", family.to_lowercase())
+            );
             assert_eq!(client.refused(&format!("{family}.INSERT k ERROR 0.1 {word}")), text);
         }
     }

@@ -12,7 +12,8 @@ mod items;
 pub(super) use create::Bounds;
 
 use super::rows::{
-    ACCESS, CAPACITY, CAPACITY_OPTION, ERROR, ERROR_OPTION, INSERT, ITEMS_AT_END, LIFE, NOCREATE, NONSCALING, READ, WRITE,
+    ACCESS, CAPACITY, CAPACITY_OPTION, ERROR, ERROR_OPTION, INSERT, ITEMS_AT_END, LIFE, NOCREATE, NONSCALING, READ,
+    WRITE,
 };
 use super::table::{Argument, ArgumentKind, Command, Flags, Group};
 
@@ -66,16 +67,7 @@ pub const COMMANDS: &[Command] = &[
         summary: "Adds items to a Bloom filter, which is created with these settings if there is none.",
         complexity: "O(m * k * n), m items, k hashes, n sub-filters",
         since: "1.0.0",
-        arguments: &[
-            Argument::KEY,
-            CAPACITY_OPTION,
-            ERROR_OPTION,
-            EXPANSION,
-            NOCREATE,
-            NONSCALING,
-            LIFE,
-            ITEMS_AT_END,
-        ],
+        arguments: &[Argument::KEY, CAPACITY_OPTION, ERROR_OPTION, EXPANSION, NOCREATE, NONSCALING, LIFE, ITEMS_AT_END],
         handler: items::insert,
         ..ROW
     },

@@ -8,12 +8,13 @@ use super::not_a_ring;
 use super::options::NewRing;
 use super::ring_of;
 use crate::codec::payload::{RingDumpWriter, dump_ring};
-use crate::codec::ring_dump::{DumpError, LoadError, MAGIC, RingDump};
+use crate::codec::ring_dump::{LoadError, MAGIC, RingDump};
 use crate::codec::ring_export::{ExportWriter, empty_export};
 use crate::codec::value::HalfRing;
 use crate::commands::bloom::Bounds;
 use crate::commands::context::Context;
 use crate::commands::dispatch::{LongCommand, Outcome, Step, Stop, refused};
+use crate::commands::dumps::chunk_reply;
 use crate::commands::error::CommandError;
 use crate::commands::options::{cursor, newer};
 use crate::commands::words::Words;
@@ -25,27 +26,6 @@ use crate::keyspace::latch::Wait;
 use crate::keyspace::latched::Latched;
 use crate::keyspace::{Aside, Cell, Keyspace, Record, ring};
 use crate::resp::{Args, Reply};
-
-impl From<DumpError> for CommandError {
-    fn from(error: DumpError) -> Self {
-        match error {
-            DumpError::Memory(error) => error.into(),
-            DumpError::Changed => Self::Text(format!("ERR {error}").into()),
-        }
-    }
-}
-
-impl LoadError {
-    /// The error of a command; `limit` is that of the bytes of a filter.
-    fn refusal(self, limit: u64) -> CommandError {
-        match self {
-            Self::Memory(error) => error.into(),
-            Self::Limit { bytes } => CommandError::FilterTooLarge { bytes, limit },
-            Self::Bad => CommandError::BadData,
-            Self::Offset { .. } => CommandError::Text(format!("ERR {self}").into()),
-        }
-    }
-}
 
 /// `CHAIN.EXPORT key [NEWER version]`
 pub(super) fn export(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
@@ -98,7 +78,7 @@ pub(super) fn scan_dump(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
         drop(context.keyspace.aside(ring));
     }
     let chunk = chunk.map_err(CommandError::from)?;
-    Ok(Reply::Array(vec![Reply::Integer(chunk.cursor as i64), Reply::Bulk(chunk.data.into())]))
+    Ok(chunk_reply(chunk))
 }
 
 /// `CHAIN.LOADCHUNK key cursor data`
@@ -148,7 +128,7 @@ fn take_chunk(
                 ValueMut::HalfRing(half) => half.load.take(cursor, data),
                 _ => Err(LoadError::Bad),
             });
-            taken.unwrap_or(Err(LoadError::Bad)).map_err(|error| error.refusal(limit))?;
+            taken.unwrap_or(Err(LoadError::Bad)).map_err(|error| CommandError::of_load(error, limit))?;
         }
         // The last chunk of a load that is over was taken, whose answer may have been lost. A header begins a load, and a
         // chunk of which the ring has not everything is of another one.
@@ -175,7 +155,7 @@ fn begin_load(
     let half = HalfRing::new(cursor, header, limit).map_err(|error| match error {
         // Any other chunk of a dump, for a key that is not there.
         LoadError::Bad if !header.starts_with(MAGIC) => CommandError::NotFound,
-        error => error.refusal(limit),
+        error => CommandError::of_load(error, limit),
     })?;
     bounds.check_new(half.load.bytes())?;
     cell.insert(ring::half_loaded(cell.name(), None, half)?);

@@ -14,8 +14,8 @@ use crate::filters::ring::Ring;
 use crate::keyspace::entry::{EntryRef, ValueRef};
 
 use super::rows::{
-    ACCESS, CAPACITY, CAPACITY_OPTION, DUMPED, ERROR, ERROR_OPTION, EXPORTED, HASH_KEY, INSERT, ITEMS_AT_END, LIFE, LOADED, MERGE,
-    MERGED, NOCREATE, READ, UPDATE, WRITE,
+    ACCESS, CAPACITY, CAPACITY_OPTION, DUMPED, ERROR, ERROR_OPTION, EXPORTED, HASH_KEY, INSERT, ITEMS_AT_END, LIFE,
+    LOADED, MERGE, MERGED, NOCREATE, READ, UPDATE, WRITE,
 };
 use super::table::{Argument, ArgumentKind, Command, Flags, Group, KeySpec};
 
@@ -70,18 +70,7 @@ pub const COMMANDS: &[Command] = &[
         flags: WRITE.with(Flags::FAST),
         keys: INSERT,
         summary: "Creates an empty ring.",
-        arguments: &[
-            Argument::KEY,
-            ERROR,
-            CAPACITY,
-            LINKS.optional(),
-            LINK_ERROR,
-            WINDOW,
-            DUAL,
-            IDLE,
-            HASH_KEY,
-            LIFE,
-        ],
+        arguments: &[Argument::KEY, ERROR, CAPACITY, LINKS.optional(), LINK_ERROR, WINDOW, DUAL, IDLE, HASH_KEY, LIFE],
         handler: create::reserve,
         ..ROW
     },
@@ -331,7 +320,6 @@ fn not_a_ring(value: &ValueRef<'_>) -> CommandError {
     }
 }
 
-
 /// The ring of a key, none if there is no key.
 ///
 /// # Errors
@@ -352,17 +340,7 @@ const PROFILE: &[Command] = &[
         arity: -3,
         flags: Flags::WRITE.with(Flags::ADMIN),
         summary: "Sets what keys get whose names begin with the prefix, when a command makes them by itself.",
-        arguments: &[
-            PREFIX,
-            CAPACITY_OPTION,
-            ERROR_OPTION,
-            LINKS.optional(),
-            LINK_ERROR,
-            WINDOW,
-            DUAL,
-            IDLE,
-            HASH_KEY,
-        ],
+        arguments: &[PREFIX, CAPACITY_OPTION, ERROR_OPTION, LINKS.optional(), LINK_ERROR, WINDOW, DUAL, IDLE, HASH_KEY],
         handler: profile::set,
         ..ROW
     },

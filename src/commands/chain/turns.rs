@@ -11,6 +11,7 @@ use crate::commands::bloom::Bounds;
 use crate::commands::context::Context;
 use crate::commands::dispatch::{LongCommand, Outcome, Step, Stop, refused};
 use crate::commands::error::CommandError;
+use crate::commands::merge::{MergeOrder, put_merged};
 use crate::commands::words::is;
 use crate::filters::ring::settings::LINKS;
 use crate::filters::ring::{Merge, MergeError, Mode, Ring};
@@ -130,88 +131,63 @@ pub(super) fn clear(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     })
 }
 
-/// From where rings are merged, and into which.
-#[derive(Clone, Copy)]
-struct MergeOrder<'a> {
-    db: usize,
-    /// The target's name, then those of the sources.
-    names: Args<'a>,
-    force: bool,
+/// What is to be merged, if there is anything.
+fn read_rings(
+    order: MergeOrder<'_>,
+    held: &mut Held<'_>,
+    versions: &Versions,
+    clock: u64,
+) -> Result<Result<Option<Merging>, CommandError>, Wait> {
+    let mut rings = Vec::new();
+    for name in order.names.iter() {
+        rings.push(held.read(order.db, name, ring_of)?);
+    }
+    let rings = rings.into_iter().collect::<Result<Vec<_>, _>>();
+    Ok(rings.and_then(|rings| merging(order, rings, versions, clock)))
 }
 
-impl<'a> MergeOrder<'a> {
-    fn of(db: usize, args: Args<'a>) -> Self {
-        let force = args.len() > 3 && is(&args[args.len() - 1], "FORCE");
-        Self { db, names: args.range(1, args.len() - usize::from(force)), force }
+fn merging(
+    order: MergeOrder<'_>,
+    rings: Vec<Option<Ring>>,
+    versions: &Versions,
+    clock: u64,
+) -> Result<Option<Merging>, CommandError> {
+    let target = &order.names[0];
+    let mut rings = rings.into_iter();
+    let own = rings.next().flatten();
+    let others: Vec<Ring> =
+        order.sources().zip(rings).filter(|(name, _)| *name != target).filter_map(|(_, ring)| ring).collect();
+    let Some(settings) = own.as_ref().or(others.first()).map(|ring| ring.settings) else { return Ok(None) };
+    if !matches!(settings.mode, Mode::Window(_)) && order.is_circular() {
+        return Err(CommandError::text("ERR dst is among the sources"));
     }
+    if others.is_empty() {
+        return Ok(None);
+    }
+    let own_bytes = own.as_ref().map_or(0, bit_bytes);
+    let bytes = others.iter().map(bit_bytes).fold(own_bytes, u64::saturating_add);
+    let merged = own.unwrap_or_else(|| Ring::new(settings, versions.begin()));
+    let now = others.iter().map(|ring| ring.latest).fold(merged.latest, u64::max);
+    let merge = Merge::new(merged, others, settings.reading_time(now, clock), order.force)?;
+    Ok(Some(Merging { bytes, own_bytes, state: State::Merging(Box::new(merge)) }))
+}
 
-    fn keys(self) -> impl Iterator<Item = (usize, &'a [u8])> + Clone {
-        self.names.iter().map(move |name| (self.db, name))
-    }
+/// Nothing is merged; it is a write all the same.
+fn write_nothing(order: MergeOrder<'_>, held: &mut Held<'_>, clock: u64) -> Result<Result<(), CommandError>, Wait> {
+    held.write(order.db, &order.names[0], |cell| move_life_of(cell, clock))
+}
 
-    /// What is to be merged, if there is anything.
-    fn read(
-        self,
-        held: &mut Held<'_>,
-        versions: &Versions,
-        clock: u64,
-    ) -> Result<Result<Option<Merging>, CommandError>, Wait> {
-        let mut rings = Vec::new();
-        for name in self.names.iter() {
-            rings.push(held.read(self.db, name, ring_of)?);
-        }
-        let rings = rings.into_iter().collect::<Result<Vec<_>, _>>();
-        Ok(rings.and_then(|rings| self.merging(rings, versions, clock)))
-    }
-
-    fn merging(
-        self,
-        rings: Vec<Option<Ring>>,
-        versions: &Versions,
-        clock: u64,
-    ) -> Result<Option<Merging>, CommandError> {
-        let target = &self.names[0];
-        let mut rings = rings.into_iter();
-        let own = rings.next().flatten();
-        let sources = || self.names.iter().skip(1);
-        let others: Vec<Ring> =
-            sources().zip(rings).filter(|(name, _)| *name != target).filter_map(|(_, ring)| ring).collect();
-        let Some(settings) = own.as_ref().or(others.first()).map(|ring| ring.settings) else { return Ok(None) };
-        if !matches!(settings.mode, Mode::Window(_)) && sources().any(|name| name == target) {
-            return Err(CommandError::text("ERR dst is among the sources"));
-        }
-        if others.is_empty() {
-            return Ok(None);
-        }
-        let own_bytes = own.as_ref().map_or(0, bit_bytes);
-        let bytes = others.iter().map(bit_bytes).fold(own_bytes, u64::saturating_add);
-        let merged = own.unwrap_or_else(|| Ring::new(settings, versions.begin()));
-        let now = others.iter().map(|ring| ring.latest).fold(merged.latest, u64::max);
-        let merge = Merge::new(merged, others, settings.reading_time(now, clock), self.force)?;
-        Ok(Some(Merging { bytes, own_bytes, state: State::Merging(Box::new(merge)) }))
-    }
-
-    /// Nothing is merged; it is a write all the same.
-    fn write_nothing(self, held: &mut Held<'_>, clock: u64) -> Result<Result<(), CommandError>, Wait> {
-        held.write(self.db, &self.names[0], |cell| move_life_of(cell, clock))
-    }
-
-    /// Put a merged ring in its place; the key's life is as it was.
-    fn finish(
-        self,
-        held: &mut Held<'_>,
-        (merged, payload): (Ring, &[u8]),
-        clock: u64,
-    ) -> Result<Result<(), CommandError>, Wait> {
-        held.write(self.db, &self.names[0], |cell| {
-            let (life, stamp) = cell.get().map_or((None, None), |entry| (entry.life(), Some(entry.stamp())));
-            let entry = ring::entry_of(cell.name(), life, merged)?;
-            stamp.iter().for_each(|stamp| entry.as_ref().set_stamp(*stamp));
-            cell.replace(entry);
-            cell.record(&Effect::Restored { payload, life });
-            move_life_of(cell, clock)
-        })
-    }
+/// Put a merged ring in its place; the key's life is as it was.
+fn finish(
+    order: MergeOrder<'_>,
+    held: &mut Held<'_>,
+    (merged, payload): (Ring, &[u8]),
+    clock: u64,
+) -> Result<Result<(), CommandError>, Wait> {
+    held.write(order.db, &order.names[0], |cell| {
+        put_merged(cell, payload, |name, life| ring::entry_of(name, life, merged))?;
+        move_life_of(cell, clock)
+    })
 }
 
 fn move_life_of(cell: &mut Cell<'_>, clock: u64) -> Result<(), CommandError> {
@@ -286,9 +262,9 @@ pub(super) fn merge(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let (bounds, clock, may_latch) = (Bounds::of(context), context.now(), context.may_latch());
     let versions = context.keyspace.versions();
     let merged = context.with_keys(order.keys(), |held| {
-        let merging = match order.read(held, versions, clock)? {
+        let merging = match read_rings(order, held, versions, clock)? {
             Ok(Some(merging)) => merging,
-            Ok(None) => return Ok(order.write_nothing(held, clock)?.map(|()| true)),
+            Ok(None) => return Ok(write_nothing(order, held, clock)?.map(|()| true)),
             Err(error) => return Ok(Err(error)),
         };
         if may_latch && merging.bytes > COPIED_AT_ONCE as u64 {
@@ -297,7 +273,7 @@ pub(super) fn merge(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
         match merging.finished(bounds) {
             Ok((merged, payload)) => {
                 versions.note(merged.version, clock);
-                Ok(order.finish(held, (merged, &payload), clock)?.map(|()| true))
+                Ok(finish(order, held, (merged, &payload), clock)?.map(|()| true))
             }
             Err(error) => Ok(Err(error)),
         }
@@ -305,16 +281,7 @@ pub(super) fn merge(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     if merged? {
         return Ok(Reply::Ok);
     }
-    // All keys are taken out: nobody but who asks for them waits.
-    let keys = match context.held {
-        Some(_) => None,
-        None => {
-            context.keyspace.may_take()?;
-            let mut held = context.keyspace.lock(order.keys())?;
-            let names = order.keys().map(|(db, name)| (db, Box::from(name))).collect();
-            Some(context.keyspace.latch_keys(names, &mut held)?)
-        }
-    };
+    let keys = order.take_out(context)?;
     Err(Stop::Long(Box::new(LongMerge { keys, clock, merging: None })))
 }
 
@@ -333,9 +300,9 @@ impl LongCommand for LongMerge {
         let Some(held) = own.as_mut().or(context.held.as_mut()) else { return Ok(None) };
         let merging = match &mut self.merging {
             Some(merging) => merging,
-            None => match order.read(held, keyspace.versions(), self.clock)? {
+            None => match read_rings(order, held, keyspace.versions(), self.clock)? {
                 Ok(Some(merging)) => self.merging.insert(keyspace.aside(merging)),
-                Ok(None) => return answer(order.write_nothing(held, self.clock)?),
+                Ok(None) => return answer(write_nothing(order, held, self.clock)?),
                 Err(error) => return refused(&error),
             },
         };
@@ -344,7 +311,7 @@ impl LongCommand for LongMerge {
                 Ok(Some((mut merged, payload))) => {
                     keyspace.versions().note(merged.version, self.clock);
                     let spare = keyspace.aside((merged.take_retired(), payload));
-                    return answer(order.finish(held, (merged, &spare.1), self.clock)?);
+                    return answer(finish(order, held, (merged, &spare.1), self.clock)?);
                 }
                 Ok(None) if Instant::now() >= until => return Ok(None),
                 Ok(None) => {}

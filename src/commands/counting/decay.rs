@@ -7,11 +7,11 @@ use crate::commands::context::Context;
 use crate::commands::deletable::{Family, filter_of};
 use crate::commands::dispatch::{LongCommand, Outcome, Step, Stop};
 use crate::commands::error::CommandError;
+use crate::keyspace::Record;
 use crate::keyspace::effect::Effect;
 use crate::keyspace::entry::{Entry, ValueMut};
 use crate::keyspace::latch::Wait;
 use crate::keyspace::latched::Latched;
-use crate::keyspace::{Keyspace, Record};
 use crate::resp::{Args, Reply};
 
 /// Words that are halved between two looks at the clock; filters of no more are halved at once.
@@ -23,12 +23,13 @@ struct Decay {
     next: usize,
     /// Of the counters so far.
     sum: u64,
+    done: bool,
 }
 
 impl Decay {
     /// Halve the next counters; whether these were the last.
-    fn step(&mut self, entry: &mut Entry, record: &dyn Record, keyspace: &Keyspace, clock: u64) -> bool {
-        let ValueMut::Counting(mut filter) = entry.value_mut() else { return true };
+    fn step(&mut self, entry: &mut Entry, record: &dyn Record) -> bool {
+        let (false, ValueMut::Counting(mut filter)) = (self.done, entry.value_mut()) else { return true };
         let words = filter.as_ref().shape().words() as usize;
         let end = words.min(self.next + WORDS_AT_ONCE);
         self.sum += filter.decay_words(self.next..end);
@@ -38,7 +39,7 @@ impl Decay {
         }
         filter.decayed(self.sum);
         record.record(&Effect::CountingDecayed);
-        Counting::note_version(entry.as_ref(), keyspace, clock);
+        self.done = true;
         true
     }
 }
@@ -55,7 +56,8 @@ pub(super) fn decay(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
         if !long {
             cell.change(|entry, record| {
                 let mut decay = Decay::default();
-                while !decay.step(entry, &record, keyspace, clock) {}
+                while !decay.step(entry, &record) {}
+                Counting::note_version(entry.as_ref(), keyspace, clock);
             });
         }
         (Ok(long), long)
@@ -74,15 +76,24 @@ struct LongDecay {
     decay: Decay,
 }
 
+impl Drop for LongDecay {
+    /// A server that ends waits for no client, but half a decay is none: what is left of it is done.
+    fn drop(&mut self) {
+        let decay = &mut self.decay;
+        self.latched.change(|entry, record| while !decay.step(entry, record) {});
+    }
+}
+
 impl LongCommand for LongDecay {
     fn step(&mut self, context: &mut Context<'_>, _: Args<'_>, until: Instant) -> Step {
         let (clock, decay) = (self.clock, &mut self.decay);
         let done = self.latched.change(|entry, record| {
-            while !decay.step(entry, record, context.keyspace, clock) {
+            while !decay.step(entry, record) {
                 if Instant::now() >= until {
                     return false;
                 }
             }
+            Counting::note_version(entry.as_ref(), context.keyspace, clock);
             true
         });
         Ok(done.then_some(Reply::Ok))

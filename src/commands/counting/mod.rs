@@ -2,18 +2,22 @@
 
 mod decay;
 mod figures;
+mod merge;
 mod options;
 
 use smallvec::SmallVec;
 
 use super::bloom::Bounds;
-use super::deletable::{Family, Filter, GROUP, rows};
+use super::deletable::{Family, Filter, GROUP, Loading, begin, rows};
 use super::error::CommandError;
 use super::rows::{
-    CAPACITY, CAPACITY_OPTION, ERROR, ERROR_OPTION, HASH_KEY, ITEMS_AT_END, LIFE, NOCREATE, UPDATE,
+    CAPACITY, CAPACITY_OPTION, ERROR, ERROR_OPTION, HASH_KEY, ITEMS_AT_END, LIFE, MERGE, MERGED, NOCREATE, UPDATE,
+    WRITE,
 };
 use super::table::{Argument, ArgumentKind, Command, Flags, Group};
+use crate::codec::cells_value::CellsRef;
 use crate::config::Settings as Directives;
+use crate::filters::bits::AllocError;
 use crate::filters::counting::{CounterBits, CountingRef, Refused, Settings};
 use crate::filters::item_hash::HashKey;
 use crate::keyspace::effect::Effect;
@@ -102,6 +106,17 @@ pub const COMMANDS: &[Command] = &[
         ..rows::reads::<Counting>()
     },
     Command {
+        name: "cbf.merge",
+        arity: -3,
+        flags: WRITE.with(Flags::MOVABLE_KEYS).with(Flags::COPIES_VALUES),
+        keys: MERGE,
+        summary: "Adds the counters of other counting filters to those of one.",
+        complexity: "O(n), n bytes of all filters",
+        arguments: MERGED,
+        handler: merge::merge,
+        ..rows::reads::<Counting>()
+    },
+    Command {
         name: "cbf.info",
         flags: Flags::READONLY.with(Flags::FAST),
         summary: "Gives the figures of a counting filter.",
@@ -113,6 +128,16 @@ pub const COMMANDS: &[Command] = &[
         summary: "Describes a counting filter.",
         handler: figures::stats,
         ..rows::reads::<Counting>()
+    },
+    Command {
+        name: "cbf.scandump",
+        summary: "Gives the next piece of a counting filter's dump.",
+        ..rows::scan_dump::<Counting>()
+    },
+    Command {
+        name: "cbf.loadchunk",
+        summary: "Restores a counting filter from a piece of a dump.",
+        ..rows::load_chunk::<Counting>()
     },
 ];
 
@@ -195,6 +220,28 @@ impl Family for Counting {
         let mut removed: SmallVec<[bool; GROUP]> = SmallVec::from_elem(false, hashes.len());
         filter.remove_many(hashes, &mut removed);
         removed.iter().for_each(|removed| tell(Ok(*removed)));
+    }
+
+    fn cells(value: ValueRef<'_>) -> Option<CellsRef<'_>> {
+        Self::filter(value).map(CellsRef::Counting)
+    }
+
+    fn begin_load(cell: &mut Cell<'_>, cursor: u64, header: &[u8], bounds: Bounds<'_>) -> Result<(), CommandError> {
+        cell.insert(counting::half_loaded(cell.name(), None, begin(cursor, header, bounds)?)?);
+        cell.record(&Effect::CountingHeader { cursor, header });
+        Ok(())
+    }
+
+    fn loading(entry: &mut Entry) -> Option<&mut dyn Loading> {
+        if let ValueMut::HalfCounting(half) = entry.value_mut() { Some(&mut half.load) } else { None }
+    }
+
+    fn loaded(entry: EntryRef<'_>) -> Option<CellsRef<'_>> {
+        counting::loaded(entry).map(|filter| CellsRef::Counting(CountingRef::Large(filter)))
+    }
+
+    fn end_load(entry: &mut Entry) -> Result<(), AllocError> {
+        counting::end_load(entry)
     }
 
     fn note_version(entry: EntryRef<'_>, keyspace: &Keyspace, clock: u64) {

@@ -40,9 +40,8 @@ fn one<F: Family>(
 
 /// `CARD key`
 pub(super) fn card<F: Family>(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let items = context.read(&args[1], |entry| -> Result<_, CommandError> {
-        Ok(filter_of::<F>(entry)?.map(Filter::items))
-    })??;
+    let items = context
+        .read(&args[1], |entry| -> Result<_, CommandError> { Ok(filter_of::<F>(entry)?.map(Filter::items)) })??;
     check_missing(context, items.is_none())?;
     Ok(integer(items.unwrap_or_default()))
 }

@@ -6,6 +6,7 @@
 
 mod ask;
 mod create;
+mod dump;
 mod remove;
 pub(super) mod rows;
 mod write;
@@ -17,12 +18,17 @@ use super::error::CommandError;
 use super::options::Place;
 use super::table::{Group, RUN_LENGTH, find};
 use super::words::Words;
+use crate::codec::cells_value::CellsRef;
+use crate::codec::value::{HalfLoaded, Load};
 use crate::config::Settings as Directives;
+use crate::filters::bits::AllocError;
 use crate::filters::item_hash::HashKey;
 use crate::keyspace::effect::Effect;
 use crate::keyspace::entry::{Entry, EntryRef, ValueRef};
 use crate::keyspace::{Cell, Keyspace};
 use crate::resp::{Args, Reply};
+
+pub(super) use dump::Loading;
 
 /// So many items are hashed, and their memory fetched, together.
 pub(super) const GROUP: usize = RUN_LENGTH;
@@ -87,6 +93,27 @@ pub(super) trait Family: Sized + 'static {
 
     /// Take items out, at most [`GROUP`]; tell of each whether it was there.
     fn remove_many(entry: &mut Entry, hashes: &[u64], tell: impl FnMut(Result<bool, CommandError>));
+
+    /// The same filter, for who writes it as bytes.
+    fn cells(value: ValueRef<'_>) -> Option<CellsRef<'_>>;
+
+    /// Make a key from the header of a dump, where there is none.
+    ///
+    /// # Errors
+    /// It is no header of this family; the filter may not be so large, or there is no memory.
+    fn begin_load(cell: &mut Cell<'_>, cursor: u64, header: &[u8], bounds: Bounds<'_>) -> Result<(), CommandError>;
+
+    /// The load of an entry, if it is one.
+    fn loading(entry: &mut Entry) -> Option<&mut dyn Loading>;
+
+    /// The filter of an entry whose load is complete.
+    fn loaded(entry: EntryRef<'_>) -> Option<CellsRef<'_>>;
+
+    /// The entry holds it from now on.
+    ///
+    /// # Errors
+    /// No memory.
+    fn end_load(entry: &mut Entry) -> Result<(), AllocError>;
 
     /// The filter was written to: what it tells all others.
     fn note_version(entry: EntryRef<'_>, keyspace: &Keyspace, clock: u64);
@@ -169,6 +196,14 @@ pub(super) fn read_existing<F: Family>(
         filter_of::<F>(entry)?.map(|filter| look(filter, bytes)).ok_or(CommandError::NotFound)
     })?;
     Ok(reply?)
+}
+
+/// The header of a dump begins a load of so many bytes, for which there is room.
+pub(super) fn begin<L: Load>(cursor: u64, header: &[u8], bounds: Bounds<'_>) -> Result<HalfLoaded<L>, CommandError> {
+    let limit = bounds.settings().max_filter_memory();
+    let half = HalfLoaded::<L>::new(cursor, header, limit).map_err(|error| CommandError::of_load(error, limit))?;
+    bounds.check_new(half.load.bytes())?;
+    Ok(half)
 }
 
 /// The name of the command, for its errors.

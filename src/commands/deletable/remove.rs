@@ -29,7 +29,8 @@ pub(super) fn remove_many<F: Family>(context: &mut Context<'_>, args: Args<'_>) 
 }
 
 fn remove_items<F: Family>(context: &mut Context<'_>, args: Args<'_>, single: bool) -> Outcome {
-    let (items, clock, may_latch, keyspace) = (Items::of(args, 2), context.now(), context.may_latch(), context.keyspace);
+    let (items, clock, may_latch, keyspace) =
+        (Items::of(args, 2), context.now(), context.may_latch(), context.keyspace);
     let mut answers = Answers::default();
     let (long, latched) = context.write_and_latch(&args[1], |cell| {
         let long = match filter_of::<F>(cell.get()) {

@@ -1,7 +1,7 @@
 //! The rows that both families have, but for names and summaries.
 
-use super::{Family, ask, create, remove, write};
-use crate::commands::rows::{ACCESS, DELETE, INSERT, READ, WRITE};
+use super::{Family, ask, create, dump, remove, write};
+use crate::commands::rows::{ACCESS, DELETE, DUMPED, INSERT, LOADED, READ, WRITE};
 use crate::commands::table::{Argument, Command, Flags};
 
 const ONE: &[Argument] = &[Argument::KEY, Argument::ITEM];
@@ -75,13 +75,7 @@ pub(in crate::commands) const fn exists<F: Family>() -> Command {
 
 /// `MEXISTS`
 pub(in crate::commands) const fn exists_many<F: Family>() -> Command {
-    Command {
-        arity: -3,
-        complexity: F::MANY_COST,
-        arguments: MANY,
-        handler: ask::exists_many::<F>,
-        ..reads::<F>()
-    }
+    Command { arity: -3, complexity: F::MANY_COST, arguments: MANY, handler: ask::exists_many::<F>, ..reads::<F>() }
 }
 
 /// `COUNT`
@@ -113,4 +107,29 @@ pub(in crate::commands) const fn remove_many<F: Family>() -> Command {
 /// `CARD`
 pub(in crate::commands) const fn card<F: Family>() -> Command {
     Command { flags: READ.with(Flags::FAST), handler: ask::card::<F>, ..reads::<F>() }
+}
+
+/// `SCANDUMP`
+pub(in crate::commands) const fn scan_dump<F: Family>() -> Command {
+    Command {
+        arity: 3,
+        flags: READ.with(Flags::COPIES_VALUES),
+        complexity: "O(n), n bytes of the piece",
+        arguments: DUMPED,
+        handler: dump::scan_dump::<F>,
+        ..reads::<F>()
+    }
+}
+
+/// `LOADCHUNK`
+pub(in crate::commands) const fn load_chunk<F: Family>() -> Command {
+    Command {
+        arity: 4,
+        flags: WRITE.with(Flags::COPIES_VALUES),
+        keys: INSERT,
+        complexity: "O(n), n bytes of the piece",
+        arguments: LOADED,
+        handler: dump::load_chunk::<F>,
+        ..reads::<F>()
+    }
 }

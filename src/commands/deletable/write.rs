@@ -43,10 +43,7 @@ pub(super) fn insert<F: Family>(context: &mut Context<'_>, args: Args<'_>) -> Ou
     write_items::<F>(context, args, (Items::of(args, first), false), &missing)
 }
 
-fn insert_options<F: Family>(
-    context: &Context<'_>,
-    args: Args<'_>,
-) -> Result<(Missing<New<F>>, usize), CommandError> {
+fn insert_options<F: Family>(context: &Context<'_>, args: Args<'_>) -> Result<(Missing<New<F>>, usize), CommandError> {
     let place = Place::with_sizes(context, name_of(args));
     let (mut options, mut no_create, mut words) = (Options::<F>::new(), false, Words::from(args, 2));
     while let Some(word) = words.next() {
@@ -245,9 +242,8 @@ impl<F: Family> LongCommand for LongWrite<F> {
         }
         writing.wanted = None;
         let keyspace = context.keyspace;
-        let done = self.latched.change(|entry, record| {
-            writing.go_on((entry, record), (bounds, keyspace), items, Some(until))
-        });
+        let done =
+            self.latched.change(|entry, record| writing.go_on((entry, record), (bounds, keyspace), items, Some(until)));
         Ok(done.then(|| writing.take_reply()))
     }
 }

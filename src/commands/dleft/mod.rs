@@ -4,14 +4,14 @@ mod figures;
 mod options;
 
 use super::bloom::Bounds;
-use super::deletable::{Family, Filter, GROUP, rows};
+use super::deletable::{Family, Filter, GROUP, Loading, begin, rows};
 use super::error::CommandError;
 use super::options::random;
-use super::rows::{
-    CAPACITY, CAPACITY_OPTION, ERROR, ERROR_OPTION, HASH_KEY, ITEMS_AT_END, LIFE, NOCREATE, NONSCALING,
-};
+use super::rows::{CAPACITY, CAPACITY_OPTION, ERROR, ERROR_OPTION, HASH_KEY, ITEMS_AT_END, LIFE, NOCREATE, NONSCALING};
 use super::table::{Argument, ArgumentKind, Command, Flags, Group};
+use crate::codec::cells_value::CellsRef;
 use crate::config::Settings as Directives;
+use crate::filters::bits::AllocError;
 use crate::filters::dleft::{CreateError, DleftRef, Inserted, Refused, Settings, SettingsError};
 use crate::filters::item_hash::HashKey;
 use crate::keyspace::effect::Effect;
@@ -138,6 +138,16 @@ pub const COMMANDS: &[Command] = &[
         handler: figures::stats,
         ..rows::reads::<Dleft>()
     },
+    Command {
+        name: "dlcbf.scandump",
+        summary: "Gives the next piece of a d-left counting filter's dump.",
+        ..rows::scan_dump::<Dleft>()
+    },
+    Command {
+        name: "dlcbf.loadchunk",
+        summary: "Restores a d-left counting filter from a piece of a dump.",
+        ..rows::load_chunk::<Dleft>()
+    },
 ];
 
 /// The family.
@@ -221,6 +231,28 @@ impl Family for Dleft {
         let ValueMut::Dleft(mut filter) = entry.value_mut() else { return };
         hashes.iter().for_each(|hash| filter.as_ref().prefetch(*hash));
         hashes.iter().for_each(|hash| tell(filter.remove(*hash).map_err(CommandError::from)));
+    }
+
+    fn cells(value: ValueRef<'_>) -> Option<CellsRef<'_>> {
+        Self::filter(value).map(CellsRef::Dleft)
+    }
+
+    fn begin_load(cell: &mut Cell<'_>, cursor: u64, header: &[u8], bounds: Bounds<'_>) -> Result<(), CommandError> {
+        cell.insert(dleft::half_loaded(cell.name(), None, begin(cursor, header, bounds)?)?);
+        cell.record(&Effect::DleftHeader { cursor, header });
+        Ok(())
+    }
+
+    fn loading(entry: &mut Entry) -> Option<&mut dyn Loading> {
+        if let ValueMut::HalfDleft(half) = entry.value_mut() { Some(&mut half.load) } else { None }
+    }
+
+    fn loaded(entry: EntryRef<'_>) -> Option<CellsRef<'_>> {
+        dleft::loaded(entry).map(|filter| CellsRef::Dleft(DleftRef::Large(filter)))
+    }
+
+    fn end_load(entry: &mut Entry) -> Result<(), AllocError> {
+        dleft::end_load(entry)
     }
 
     fn note_version(_: EntryRef<'_>, _: &Keyspace, _: u64) {}

@@ -616,7 +616,10 @@ impl CountingMut<'_> {
 }
 
 /// Whether two filters count the same items in the same cells.
-fn check_alike(one: &Settings, own: Shape, other: &Settings, theirs: Shape) -> Result<(), MergeError> {
+///
+/// # Errors
+/// [`MergeError::Differ`].
+pub fn check_alike(one: &Settings, own: Shape, other: &Settings, theirs: Shape) -> Result<(), MergeError> {
     let figures = [
         ("hashes", u64::from(own.hashes), u64::from(theirs.hashes)),
         ("cells", own.cells, theirs.cells),

@@ -1,0 +1,180 @@
+#!/usr/bin/env python3
+"""Filters that one can delete from, beside the cuckoo filter of a real RedisBloom, in one run on one machine.
+
+  measure_deletable.py cpu      server CPU a command at 64 commands a write: ADD of new items, EXISTS of items of which half are there, DEL of
+                                items that are there; CBF and DLCBF beside CF
+  measure_deletable.py memory   bytes an item of a filter for --capacity items that is full, and how many more it takes before it refuses one
+  measure_deletable.py all
+
+All filters are made for --capacity items (10,000,000) and hold half of them; ours at 0.01. A run adds --n items, asks for as many, deletes those that
+were added: so each begins with the same filter. CPU is the run time of the server's threads in nanoseconds; figures are the median of --runs runs,
+with the spread of the ratio. Replies are counted: a wrong one ends the measurement.
+
+Each line ends with what was demanded, and says NOT MET where it was not; the exit status is then 1. The server is target/release/seendb, or
+--ours 'COMMAND with {port} {dir}'. --capacity 1000000 --n 200000 is enough to try it.
+"""
+import argparse
+import os
+import signal
+import socket
+import statistics
+import sys
+
+from measure import OURS, encode, item
+from measure_chain import peer_command, server, verdict
+
+PORTS = (18391, 18392)
+CONNECTIONS = 8
+PIPELINE = 64
+DEMANDED = {"ADD": 0.8, "EXISTS": 0.6, "DEL": 0.6}
+FAMILIES = ("CBF", "DLCBF")
+ERROR = "0.01"
+
+
+def receive(connection, replies):
+    got = []
+    while replies > 0:
+        data = connection.recv(1 << 16)
+        if not data:
+            raise SystemExit("a server closed the connection")
+        replies -= data.count(b"\n")
+        got.append(data)
+    return b"".join(got)
+
+
+class Load:
+    """Sends commands of one item each, 64 a write, over a few connections in turn."""
+
+    def __init__(self, running):
+        self.running, self.connections = running, []
+        for _ in range(CONNECTIONS):
+            connection = socket.create_connection(("127.0.0.1", running.port))
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self.connections.append(connection)
+
+    def run(self, command, key, numbers):
+        """Nanoseconds of the server's CPU a command, and how many were answered with 1."""
+        head = encode([command, key, b""])[:-6]
+        written = [b"%b$17\r\n%b\r\n" % (head, item(n)) for n in numbers]
+        requests = [(b"".join(written[at:at + PIPELINE]), len(written[at:at + PIPELINE])) for at in range(0, len(written), PIPELINE)]
+        before, yes = self.running.cpu_ns(), 0
+        for at in range(0, len(requests), CONNECTIONS):
+            under_way = list(zip(self.connections, requests[at:at + CONNECTIONS]))
+            for connection, (request, _) in under_way:
+                connection.sendall(request)
+            for connection, (_, count) in under_way:
+                got = receive(connection, count)
+                if b"-" in got:
+                    raise SystemExit(f"port {self.running.port}: {got[got.index(b'-'):][:100]!r}")
+                yes += got.count(b":1")
+        return (self.running.cpu_ns() - before) / len(written), yes
+
+
+def fill(running, command, key, numbers):
+    """In large commands; how many were refused."""
+    refused = 0
+    for at in range(0, len(numbers), 1000):
+        names = [item(n) for n in numbers[at:at + 1000]]
+        running.socket.sendall(encode([command, key, *([b"ITEMS"] if command == b"CF.INSERT" else []), *names]))
+        got = receive(running.socket, len(names) + 1)
+        refused += got.count(b"-")
+    return refused
+
+
+def reserve(running, family, capacity):
+    if family == "CF":
+        running.call("CF.RESERVE", "k:CF", capacity)
+    else:
+        running.call(f"{family}.RESERVE", f"k:{family}", ERROR, capacity)
+    return f"k:{family}".encode()
+
+
+def rounds(load, family, key, held, n, number):
+    """What ADD, EXISTS and DEL take in one round."""
+    new = range(held + number * n, held + (number + 1) * n)
+    # As many that are there as ones that never were.
+    asked = [(at // 2 * 2654435761 + number) % held if at & 1 else 10 ** 11 + number * n + at for at in range(n)]
+    took = {}
+    took["ADD"], added = load.run(f"{family}.ADD".encode(), key, new)
+    took["EXISTS"], found = load.run(f"{family}.EXISTS".encode(), key, asked)
+    took["DEL"], deleted = load.run(f"{family}.DEL".encode(), key, new)
+    if deleted != n or not n // 2 <= found < n * 0.6 or added < n * 0.9:
+        raise SystemExit(f"{family}: of {n}, {added} were new, {found} of {n // 2} found, {deleted} deleted")
+    return took
+
+
+def cpu(a):
+    held, met = a.capacity // 2, True
+    with server(a.ours, PORTS[0]) as ours, server(peer_command(a), PORTS[1]) as peer:
+        loads = {family: (Load(ours), reserve(ours, family, a.capacity)) for family in FAMILIES}
+        loads["CF"] = (Load(peer), reserve(peer, "CF", a.capacity))
+        for family, (load, key) in loads.items():
+            fill(load.running, b"CF.INSERT" if family == "CF" else f"{family}.MADD".encode(), key, range(held))
+        took = {family: [] for family in loads}
+        for number in range(a.runs + 1):
+            for family, (load, key) in loads.items():
+                took[family].append(rounds(load, family, key, held, a.n, number))
+        for family in FAMILIES:
+            for verb, most in DEMANDED.items():
+                # The first round is not counted.
+                mine, other = ([took[which][number][verb] for number in range(1, a.runs + 1)] for which in (family, "CF"))
+                ratios = sorted(x / y for x, y in zip(mine, other))
+                ratio = statistics.median(ratios)
+                met &= verdict(f"{family}.{verb}, half of {a.capacity} items, server CPU ns: ours {statistics.median(mine):.0f} "
+                               f"CF.{verb} {statistics.median(other):.0f} ratio {ratio:.3f} ({ratios[0]:.3f}..{ratios[-1]:.3f}); "
+                               f"demanded: at most {most}", ratio <= most)
+    return met
+
+
+def usage(running, key):
+    return int(running.call("MEMORY", "USAGE", key)[1:])
+
+
+def memory(a):
+    """A full filter, then more items until some are refused."""
+    with server(a.ours, PORTS[0]) as ours, server(peer_command(a), PORTS[1]) as peer:
+        bits = {}
+        for family in (*FAMILIES, "CF"):
+            running = peer if family == "CF" else ours
+            key = reserve(running, family, a.capacity)
+            command = b"CF.INSERT" if family == "CF" else f"{family}.MADD".encode()
+            refused = fill(running, command, key, range(a.capacity))
+            bits[family] = usage(running, key) * 8 / a.capacity
+            strangers = sum(running_yes(running, family, key, a.capacity))
+            print(f"{family}: {a.capacity} items, {refused} refused, {bits[family]:.2f} bits an item, "
+                  f"{strangers / 1000:.2f} % of 100000 strangers are found", flush=True)
+        share = bits["DLCBF"] / bits["CBF"]
+        return verdict(f"DLCBF beside CBF: {share:.3f}; demanded at 0.01: at most 0.55", share <= 0.55)
+
+
+def running_yes(running, family, key, capacity):
+    for at in range(0, 100_000, 1000):
+        names = [item(10 ** 11 + n) for n in range(at, at + 1000)]
+        running.socket.sendall(encode([f"{family}.MEXISTS".encode(), key, *names]))
+        yield receive(running.socket, len(names) + 1).count(b":1")
+
+
+PARTS = {"cpu": cpu, "memory": memory}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", nargs="*", default=["all"], metavar="part", help="cpu, memory, all (default: all)")
+    parser.add_argument("--capacity", type=int, default=10_000_000, help="items that the filters are made for (default: 10000000)")
+    parser.add_argument("--n", type=int, default=500_000, help="commands of a run of cpu")
+    parser.add_argument("--runs", type=int, default=5, help="rounds of cpu")
+    parser.add_argument("--ours", default=OURS)
+    parser.add_argument("--peer")
+    a = parser.parse_args()
+    unknown = set(a.what) - {*PARTS, "all"}
+    if unknown:
+        parser.error(f"no part {', '.join(sorted(unknown))}")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as an exception it ends the servers too
+    print(f"load of the machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores", flush=True)
+    parts = list(PARTS) if "all" in a.what else a.what
+    results = [PARTS[part](a) for part in parts]
+    sys.exit(0 if all(results) else 1)
+
+
+if __name__ == "__main__":
+    main()
