@@ -4,6 +4,8 @@
 //! Most of it happens in this process, see [`world`]; what needs connections or files starts a server.
 #![cfg(feature = "server")]
 
+#[path = "deletable/dumps.rs"]
+mod dumps;
 #[path = "deletable/figures.rs"]
 mod figures;
 #[path = "support/in_process.rs"]
@@ -15,6 +17,8 @@ mod items;
 mod keys;
 #[path = "deletable/limits.rs"]
 mod limits;
+#[path = "deletable/merges.rs"]
+mod merges;
 #[path = "deletable/options.rs"]
 mod options;
 #[path = "deletable/rows.rs"]

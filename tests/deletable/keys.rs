@@ -27,6 +27,8 @@ fn keys_of_another_kind() {
                 "CARD {}",
                 "INFO {}",
                 "STATS {}",
+                "SCANDUMP {} 0",
+                "LOADCHUNK {} 5 x",
             ] {
                 assert_eq!(client.refused(&format!("{family}.{}", command.replace("{}", key))), text, "{command}");
             }

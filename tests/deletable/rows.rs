@@ -20,6 +20,8 @@ const ROWS: &[(&str, i32, &str, &str)] = &[
     ("card", 2, "readonly fast", "RO access"),
     ("info", 2, "readonly fast", "RO access"),
     ("stats", 2, "readonly", "RO access"),
+    ("scandump", 3, "readonly", "RO access"),
+    ("loadchunk", 4, "write denyoom", "RW insert"),
 ];
 /// Those that one family alone has.
 const MORE: &[(&str, i32, &str, &str)] = &[("cbf.decay", 2, "write", "RW update")];
@@ -48,6 +50,14 @@ fn rows_are_those_of_the_specification() {
     for (name, arity, flags, key) in MORE {
         check(name, (*arity, flags, key), "@cbf");
     }
+}
+
+#[test]
+fn merge() {
+    let row = row("cbf.merge");
+    assert_eq!(row.flags.names().collect::<Vec<_>>().join(" "), "write denyoom movablekeys");
+    let specs: Vec<_> = row.keys.iter().map(|spec| (spec.first, spec.last, spec.flags.join(" "))).collect();
+    assert_eq!(specs, [(1, 1, "RW access insert".into()), (2, -1, "RO access".into())]);
 }
 
 #[test]
