@@ -4,6 +4,8 @@
 
 use std::borrow::Cow;
 
+use crate::codec::value::{HalfLoaded, Load};
+
 /// Why a command was refused. Nothing was changed.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CommandError {
@@ -89,6 +91,13 @@ impl CommandError {
     #[must_use]
     pub const fn text(text: &'static str) -> Self {
         Self::Text(Cow::Borrowed(text))
+    }
+
+    /// A filter of which chunks are missing.
+    #[must_use]
+    pub fn being_loaded<L: Load>(half: &HalfLoaded<L>) -> Self {
+        let (taken, bytes) = (half.load.taken(), half.load.bytes());
+        Self::Text(format!("ERR filter is being loaded: {taken} of {bytes} bytes").into())
     }
 
     /// The reply's text, without the leading `-`.
