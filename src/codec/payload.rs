@@ -290,6 +290,15 @@ impl DumpWriter {
         DumpWriter { value: BloomWriter::new(bloom), frame: Frame::new() }
     }
 
+    /// An empty buffer with room for the whole payload.
+    ///
+    /// # Errors
+    ///
+    /// [`AllocError`] when there is no memory for it.
+    pub fn room(&self) -> Result<Vec<u8>, AllocError> {
+        room_for(self.len())
+    }
+
     /// Bytes of the whole payload.
     #[allow(clippy::len_without_is_empty, reason = "a payload always has bytes")]
     pub fn len(&self) -> u64 {

@@ -9,10 +9,14 @@ use super::error::CommandError;
 use super::table::{Argument, ArgumentKind, Command, Flags, Group, KeySpec};
 use super::words::{Words, is};
 use crate::codec::bloom_value::ValueError;
-use crate::codec::payload::{DumpWriter, PayloadError, RingDumpWriter, dump, dump_ring, read};
+use crate::codec::payload::{
+    CellsDumpWriter, DumpWriter, PayloadError, RingDumpWriter, dump, dump_cells, dump_ring, read,
+};
+use crate::filters::bits::AllocError;
 use crate::filters::ring::Ring;
-use crate::keyspace::bloom::{BloomCopy, COPIED_AT_ONCE, copied};
+use crate::keyspace::bloom::{COPIED_AT_ONCE, copied};
 use crate::keyspace::built_filter;
+use crate::keyspace::copies::{ValueCopy, cells_of};
 use crate::keyspace::effect::{Cause, Effect};
 use crate::keyspace::entry::{Entry, EntryRef, Footprint, LATEST_LIFE, ValueRef};
 use crate::keyspace::held::Held;
@@ -130,7 +134,7 @@ const SAME: CommandError = CommandError::text("ERR source and destination object
 fn bit_bytes(entry: EntryRef<'_>) -> u64 {
     match entry.value() {
         ValueRef::Bloom(bloom) => bloom.bit_bytes(),
-        _ => 0,
+        value => cells_of(&value).map_or(0, |cells| cells.head().bytes()),
     }
 }
 
@@ -334,7 +338,7 @@ fn copy(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
 struct LongCopy {
     /// Both keys, unless they are the transaction's.
     keys: Option<LatchedKeys>,
-    copy: Option<BloomCopy>,
+    copy: Option<ValueCopy>,
     /// The bytes of the copy, until it is in its place.
     room: SetAside,
 }
@@ -350,14 +354,15 @@ impl LongCommand for LongCopy {
         let Some(held) = own.as_mut().or(context.held.as_mut()) else { return Ok(None) };
         let copy = &mut self.copy;
         let done = held.read(order.from.0, order.from.1, |entry| {
-            let Some((entry, ValueRef::Bloom(bloom))) = entry.map(|entry| (entry, entry.value())) else {
+            let Some((entry, value)) = entry.map(|entry| (entry, entry.value())) else {
                 return Some(Err(CommandError::WrongType));
             };
-            let making = match copy.take().map_or_else(|| BloomCopy::of(bloom), Ok) {
-                Ok(making) => copy.insert(making),
+            let making = match copy.take().map_or_else(|| ValueCopy::of(&value), |copy| Ok(Some(copy))) {
+                Ok(Some(making)) => copy.insert(making),
+                Ok(None) => return Some(Err(CommandError::WrongType)),
                 Err(error) => return Some(Err(error.into())),
             };
-            while !making.step(bloom) {
+            while !making.step(&value) {
                 if Instant::now() >= until {
                     return None;
                 }
@@ -390,7 +395,12 @@ fn dump_key(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
             Ok(Some(None))
         }
         Some((_, ValueRef::HalfRing(half))) => Err(CommandError::being_loaded(half)),
-        Some(_) => Ok(Some(None)),
+        Some((_, ValueRef::HalfCounting(half))) => Err(CommandError::being_loaded(half)),
+        Some((_, ValueRef::HalfDleft(half))) => Err(CommandError::being_loaded(half)),
+        Some((_, value)) => match cells_of(&value) {
+            Some(cells) => Ok(Some(Some(dump_cells(cells)?))),
+            None => Ok(Some(None)),
+        },
     })?;
     if let Some(ring) = ring {
         return dump_of_ring(&ring, may_latch);
@@ -433,27 +443,63 @@ impl LongCommand for LongRingDump {
 
 struct LongDump {
     latched: Latched,
-    writer: Option<DumpWriter>,
+    writer: Option<ValueWriter>,
     payload: Vec<u8>,
 }
 
 impl LongCommand for LongDump {
     fn step(&mut self, _: &mut Context<'_>, _: Args<'_>, until: Instant) -> Step {
-        let ValueRef::Bloom(bloom) = self.latched.entry().value() else { return Ok(Some(Reply::Null)) };
-        let writer = self.writer.get_or_insert_with(|| DumpWriter::new(bloom));
-        if self.payload.capacity() == 0 {
-            let bytes = writer.len();
-            let reserved = usize::try_from(bytes).is_ok_and(|bytes| self.payload.try_reserve_exact(bytes).is_ok());
-            if !reserved {
-                return refused(&CommandError::InsufficientMemory { bytes });
+        let value = self.latched.entry().value();
+        let writer = match &mut self.writer {
+            Some(writer) => writer,
+            None => {
+                let Some(writer) = ValueWriter::of(&value) else { return Ok(Some(Reply::Null)) };
+                match writer.room() {
+                    Ok(room) => self.payload = room,
+                    Err(error) => return refused(&error.into()),
+                }
+                self.writer.insert(writer)
             }
-        }
-        while !writer.step(bloom, &mut self.payload, COPIED_AT_ONCE) {
+        };
+        while !writer.step(&value, &mut self.payload) {
             if Instant::now() >= until {
                 return Ok(None);
             }
         }
         Ok(Some(Reply::Bulk(std::mem::take(&mut self.payload).into())))
+    }
+}
+
+/// Writes the payload of a value in steps.
+enum ValueWriter {
+    Bloom(DumpWriter),
+    Cells(CellsDumpWriter),
+}
+
+impl ValueWriter {
+    fn of(value: &ValueRef<'_>) -> Option<Self> {
+        match value {
+            ValueRef::Bloom(bloom) => Some(Self::Bloom(DumpWriter::new(*bloom))),
+            value => cells_of(value).map(|cells| Self::Cells(CellsDumpWriter::new(cells))),
+        }
+    }
+
+    fn room(&self) -> Result<Vec<u8>, AllocError> {
+        match self {
+            Self::Bloom(writer) => writer.room(),
+            Self::Cells(writer) => writer.room(),
+        }
+    }
+
+    /// Appends the next piece; whether that was the last.
+    fn step(&mut self, value: &ValueRef<'_>, payload: &mut Vec<u8>) -> bool {
+        match (self, value) {
+            (Self::Bloom(writer), ValueRef::Bloom(bloom)) => writer.step(*bloom, payload, COPIED_AT_ONCE),
+            (Self::Cells(writer), value) => {
+                cells_of(value).is_none_or(|cells| writer.step(cells, payload, COPIED_AT_ONCE))
+            }
+            _ => true,
+        }
     }
 }
 

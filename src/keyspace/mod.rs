@@ -29,6 +29,7 @@
 pub mod arrivals;
 pub mod bloom;
 pub mod clock;
+pub mod copies;
 pub mod counting;
 pub mod dleft;
 pub mod effect;

@@ -6,6 +6,7 @@ use crate::codec::bloom::{self, CHUNK_BYTES, Header};
 use crate::codec::payload;
 use crate::filters::BloomRef;
 use crate::filters::bits::AllocError;
+use crate::keyspace::copies::cells_of;
 use crate::keyspace::entry::{EntryRef, ValueRef};
 use crate::keyspace::{DATABASES, Keyspace, SHARDS};
 
@@ -60,7 +61,7 @@ pub fn form_of(entry: EntryRef<'_>, whole_bytes: u64) -> Option<Result<Form, All
             let payload = ring.to_ring().and_then(|ring| payload::dump_ring(&ring));
             Some(payload.map(|payload| Form::Payload(payload.into())))
         }
-        _ => None,
+        value => cells_of(&value).map(|cells| payload::dump_cells(cells).map(|payload| Form::Payload(payload.into()))),
     }
 }
 

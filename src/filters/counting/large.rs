@@ -53,22 +53,33 @@ impl CountingBloom {
         Ok(Self { settings, shape, figures, array: BitArray::zeroed(shape.bytes())?, past: Past::default() })
     }
 
-    /// A filter with the bytes that `copy` puts into a buffer, from an offset on.
-    pub(super) fn with_bytes(
-        settings: Settings,
-        shape: Shape,
-        figures: Figures,
-        copy: impl Fn(usize, &mut [u8]),
-    ) -> Result<Self, AllocError> {
-        let filter = Self { figures, ..Self::new(settings, shape, 0)? };
+    /// The same filter as another one.
+    pub(super) fn copy_of(from: super::CountingRef<'_>) -> Result<Self, AllocError> {
+        let mut copy = Self::to_be_copied(from)?;
         let mut buffer = [0; COPY_BYTES];
-        for offset in (0..filter.array.len()).step_by(COPY_BYTES) {
-            let length = COPY_BYTES.min(filter.array.len() - offset);
-            copy(offset, &mut buffer[..length]);
-            // All of it is 0 so far.
-            filter.array.or_bytes(offset, &buffer[..length]);
+        for offset in (0..copy.array.len()).step_by(COPY_BYTES) {
+            let length = COPY_BYTES.min(copy.array.len() - offset);
+            from.copy_bytes(offset, &mut buffer[..length]);
+            copy.put_bytes(offset, &buffer[..length]);
         }
-        Ok(filter)
+        Ok(copy)
+    }
+
+    /// A filter like another one, but that all of its cells are 0 as yet: for whoever copies it in pieces with
+    /// [`put_bytes`](Self::put_bytes).
+    ///
+    /// # Errors
+    /// [`AllocError`] when there is no memory for it.
+    pub fn to_be_copied(from: super::CountingRef<'_>) -> Result<Self, AllocError> {
+        Ok(Self { figures: from.figures(), ..Self::new(from.settings(), from.shape(), 0)? })
+    }
+
+    /// Puts bytes where cells are 0, from `offset` on; nothing is counted.
+    ///
+    /// # Panics
+    /// If the range does not lie inside the cells.
+    pub fn put_bytes(&mut self, offset: usize, bytes: &[u8]) {
+        self.array.or_bytes(offset, bytes);
     }
 
     /// A filter whose cells were read from somewhere; none if it cannot have them.

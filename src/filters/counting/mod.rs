@@ -420,8 +420,7 @@ impl<'a> CountingRef<'a> {
     /// # Errors
     /// [`AllocError`] when there is no memory for it.
     pub fn to_large(self) -> Result<CountingBloom, AllocError> {
-        let bytes = |offset: usize, out: &mut [u8]| self.copy_bytes(offset, out);
-        CountingBloom::with_bytes(self.settings(), self.shape(), self.figures(), bytes)
+        CountingBloom::copy_of(self)
     }
 
     /// Whether this filter can take in that one; `force` lets it hold more than it is made for.

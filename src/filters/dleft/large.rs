@@ -158,38 +158,48 @@ impl Dleft {
         Ok(Self { settings, seed, range, items: 0, sets, spill, past })
     }
 
+    /// A filter like another one, but that all of its cells are free as yet: for whoever copies it in pieces with
+    /// [`put_bytes`](Self::put_bytes).
+    ///
+    /// # Errors
+    /// [`AllocError`] when there is no memory for it.
+    pub fn to_be_copied(from: DleftRef<'_>) -> Result<Self, AllocError> {
+        let mut sets = Vec::new();
+        for info in from.sets() {
+            sets.push(Set { used: info.used, ..Set::new(info.geometry, from.seed(), info.capacity)? });
+        }
+        let mut spill = Spill::default();
+        match from {
+            DleftRef::Packed(_) => sets.iter_mut().for_each(|set| set.loads = from.loads()),
+            DleftRef::Large(filter) => {
+                sets.iter_mut().zip(&filter.sets).for_each(|(set, other)| set.loads = other.loads);
+                spill = filter.spill.clone();
+            }
+        }
+        let range = sets.first().map_or(0, |set| set.layout.geometry.range());
+        let (settings, seed, items) = (from.settings(), from.seed(), from.items());
+        Ok(Self { settings, seed, range, items, sets, spill, past: Past::default() })
+    }
+
+    /// Puts bytes where the cells of a set are free, from `offset` on; nothing is counted.
+    ///
+    /// # Panics
+    /// If there is no such set, or the range does not lie inside it.
+    pub fn put_bytes(&mut self, set: usize, offset: usize, bytes: &[u8]) {
+        self.sets[set].array.or_bytes(offset, bytes);
+    }
+
     /// The same filter as another one.
     pub(super) fn copy_of(other: DleftRef<'_>) -> Result<Self, AllocError> {
-        let (settings, seed) = (other.settings(), other.seed());
-        let mut copy = Self {
-            settings,
-            seed,
-            range: 0,
-            items: 0,
-            sets: Vec::new(),
-            spill: Spill::default(),
-            past: Past::default(),
-        };
+        let mut copy = Self::to_be_copied(other)?;
         let mut buffer = [0; COPY_BYTES];
-        for (i, info) in other.sets().enumerate() {
-            let mut set = Set::new(info.geometry, seed, info.capacity)?;
-            for offset in (0..set.array.len()).step_by(COPY_BYTES) {
-                let length = COPY_BYTES.min(set.array.len() - offset);
-                other.copy_bytes(i, offset, &mut buffer[..length]);
-                // All of it is 0 so far.
-                set.array.or_bytes(offset, &buffer[..length]);
+        for set in 0..copy.sets.len() {
+            let bytes = copy.sets[set].array.len();
+            for offset in (0..bytes).step_by(COPY_BYTES) {
+                let length = COPY_BYTES.min(bytes - offset);
+                other.copy_bytes(set, offset, &mut buffer[..length]);
+                copy.put_bytes(set, offset, &buffer[..length]);
             }
-            match other {
-                DleftRef::Packed(_) => set.loads = other.loads(),
-                DleftRef::Large(filter) => set.loads = filter.sets[i].loads,
-            }
-            set.used = info.used;
-            copy.sets.push(set);
-        }
-        copy.range = copy.sets.first().map_or(0, |set| set.layout.geometry.range());
-        copy.items = other.items();
-        if let DleftRef::Large(filter) = other {
-            copy.spill = filter.spill.clone();
         }
         Ok(copy)
     }

@@ -5,6 +5,7 @@
 
 use bytes::Bytes;
 
+use crate::codec::value::{HalfLoaded, Load};
 use crate::keyspace::entry::{EntryRef, ValueRef};
 use crate::keyspace::{DATABASES, Keyspace};
 use crate::tools::address::Address;
@@ -134,11 +135,10 @@ impl Sender<'_> {
 
     fn key(&mut self, db: usize, entry: EntryRef<'_>) -> Result<(), Stop> {
         match entry.value() {
-            ValueRef::Bloom(_) | ValueRef::Ring(_) => {}
-            ValueRef::HalfRing(_) => {
-                self.tally.fail(entry.name(), "its CHAIN.LOADCHUNK is not complete; load its dump there".to_owned());
-                return Ok(());
-            }
+            ValueRef::Bloom(_) | ValueRef::Ring(_) | ValueRef::Counting(_) | ValueRef::Dleft(_) => {}
+            ValueRef::HalfRing(half) => return self.half_loaded(entry.name(), half),
+            ValueRef::HalfCounting(half) => return self.half_loaded(entry.name(), half),
+            ValueRef::HalfDleft(half) => return self.half_loaded(entry.name(), half),
             _ => return Ok(()),
         }
         self.connect(if self.into.one_db { self.into.address.db } else { db as u32 })?;
@@ -168,6 +168,11 @@ impl Sender<'_> {
                 self.put_in_place(&key, &temporary, life, bytes)?;
             }
         }
+        Ok(())
+    }
+
+    fn half_loaded<L: Load>(&mut self, name: &[u8], _half: &HalfLoaded<L>) -> Result<(), Stop> {
+        self.tally.fail(name, format!("its {} is not complete; load its dump there", L::COMMAND));
         Ok(())
     }
 
