@@ -1,4 +1,4 @@
-//! Writes the generated pages: the command reference, the tables in the README and in the configuration page, the picture.
+//! Writes the generated pages: the command reference, the tables in the README and in the configuration page, the pictures.
 //!
 //! `cargo run --example reference` writes those that changed; `cargo run --example reference -- --check` writes nothing and
 //! ends with 1 if it would have to.
@@ -10,6 +10,7 @@ use std::{fs, io};
 use seendb::commands::reference;
 use seendb::config::markdown_table;
 
+mod loads;
 mod picture;
 
 /// A page, or the marked part of one, that is made from the program.
@@ -29,6 +30,7 @@ pub fn pages() -> io::Result<Vec<Generated>> {
     [
         generated("docs/commands.md", reference::page()),
         generated("docs/pictures/growth.svg", picture::growth()),
+        generated("docs/pictures/dleft.svg", loads::dleft()),
         part("docs/configuration.md", &markdown_table()),
         part("README.md", &reference::overview("docs/commands.md")),
     ]

@@ -23,12 +23,16 @@ const RIGHT: f64 = 900.0;
 /// Items at the left edge; the axis is logarithmic.
 const FIRST_ITEMS: f64 = 25.0;
 
-/// Text, lines, fill of one sub-filter, the two series.
-const INK: &str = "#1f2933";
-const GREY: &str = "#8a94a0";
+/// Of text.
+pub const INK: &str = "#1f2933";
+/// Of lines.
+pub const GREY: &str = "#8a94a0";
+/// Fills a sub-filter.
 const PALE: &str = "#dbe9f6";
-const BLUE: &str = "#1f6fb2";
-const ORANGE: &str = "#c2410c";
+/// One series.
+pub const BLUE: &str = "#1f6fb2";
+/// Another.
+pub const ORANGE: &str = "#c2410c";
 
 /// One panel: its vertical range on the page and in its unit.
 struct Panel {
@@ -80,7 +84,8 @@ fn x(items: f64, shapes: &[Shape]) -> f64 {
     LEFT + (RIGHT - LEFT) * (items / FIRST_ITEMS).ln() / (full(shapes) as f64 / FIRST_ITEMS).ln()
 }
 
-fn text(svg: &mut String, (x, y): (f64, f64), style: &str, text: &str) {
+/// Words at a place.
+pub fn text(svg: &mut String, (x, y): (f64, f64), style: &str, text: &str) {
     let _ = writeln!(svg, "<text x=\"{x:.1}\" y=\"{y:.1}\" {style}>{text}</text>");
 }
 
@@ -90,7 +95,8 @@ fn note(svg: &mut String, place: (f64, f64), style: &str, words: &str) {
     text(svg, place, &format!("{HALO} {style}"), words);
 }
 
-fn line(svg: &mut String, from: (f64, f64), to: (f64, f64), style: &str) {
+/// A straight line.
+pub fn line(svg: &mut String, from: (f64, f64), to: (f64, f64), style: &str) {
     let _ = writeln!(
         svg,
         "<line x1=\"{:.1}\" y1=\"{:.1}\" x2=\"{:.1}\" y2=\"{:.1}\" {style}/>",
@@ -253,7 +259,7 @@ fn three_digits(number: f64) -> String {
 }
 
 /// 12345 as `12,345`.
-fn thousands(number: u64) -> String {
+pub fn thousands(number: u64) -> String {
     let digits = number.to_string();
     let groups = digits.as_bytes().rchunks(3).rev().map(String::from_utf8_lossy);
     groups.collect::<Vec<_>>().join(",")
