@@ -3,6 +3,9 @@
     seen = ExportedRing(redis.execute_command("CHAIN.EXPORT", "user:7"))
     fresh = [item for item in recalled if item not in seen]
 
+    cached = ExportedCounting(redis.execute_command("CBF.EXPORT", "proxy:2"))
+    worth_asking = address in cached
+
 The format: docs/export-format.md; the hash: docs/hashing.md. Items are bytes, or text that is encoded as UTF-8.
 """
 import struct
@@ -12,6 +15,7 @@ import xxhash
 
 MASK = 2**64 - 1
 HEAD = struct.Struct("<8s6BH2I4Qd")
+COUNTING_HEAD = struct.Struct("<8s4BI3QdQ")
 PART = struct.Struct("<2QI4B")
 
 
@@ -45,16 +49,40 @@ def siphash24(key, data):
     return a ^ b ^ c ^ d
 
 
+def check(data, head, kind, name):
+    if len(data) < head.size + 8 or data[:8] != b"SEENXPRT" or data[8:10] != bytes((1, kind)):
+        raise ValueError(f"no export of a {name} in a known version")
+    if xxhash.xxh3_64_intdigest(data[:-8]) != int.from_bytes(data[-8:], "little"):
+        raise ValueError("the export is damaged")
+
+
+def item_hash(item, key):
+    item = item.encode() if isinstance(item, str) else item
+    return siphash24(key, item) if key else xxhash.xxh3_64_intdigest(item)
+
+
+class ExportedCounting:
+    def __init__(self, data):
+        """Reads an export; ValueError if it is none, or damaged."""
+        check(data, COUNTING_HEAD, 2, "counting filter")
+        (_, _, _, hash_, self._hashes, _, self.version, self.items, self.capacity, self.error_rate,
+         self._bits) = COUNTING_HEAD.unpack_from(data)
+        at = COUNTING_HEAD.size + (16 if hash_ == 2 else 0)
+        self._key, self._held = data[COUNTING_HEAD.size:at], data[at:-8]
+        if len(self._held) != (self._bits + 7) // 8:
+            raise ValueError("the export is damaged")
+
+    def __contains__(self, item):
+        return _all_set(self._held, self._bits, self._hashes, item_hash(item, self._key))
+
+
 class ExportedRing:
     def __init__(self, data):
         """Reads an export; ValueError if it is none, or damaged."""
-        if len(data) < HEAD.size + 8 or data[:8] != b"SEENXPRT" or data[8:10] != b"\x01\x05":
-            raise ValueError("no export of a ring in a known version")
-        if xxhash.xxh3_64_intdigest(data[:-8]) != int.from_bytes(data[-8:], "little"):
-            raise ValueError("the export is damaged")
-        (_, _, _, self._hash, mode, self.clock, _, self._links, count, _,
+        check(data, HEAD, 5, "ring")
+        (_, _, _, hash_, mode, self.clock, _, self._links, count, _,
          self.version, self._slice_ms, self.time, self.capacity, self.error_rate) = HEAD.unpack_from(data)
-        at = HEAD.size + (16 if self._hash == 2 else 0)
+        at = HEAD.size + (16 if hash_ == 2 else 0)
         self._key = data[HEAD.size:at]
         self._parts, content = [], at + count * PART.size
         for number in range(count):
@@ -73,8 +101,7 @@ class ExportedRing:
 
     def contains_at(self, item, now):
         """Whether the server would say that it was seen at this time (ms since 1970), had nothing been written since."""
-        item = item.encode() if isinstance(item, str) else item
-        h = siphash24(self._key, item) if self._hash == 2 else xxhash.xxh3_64_intdigest(item)
+        h = item_hash(item, self._key)
         present = now // self._slice_ms if self._slice_ms else 0
         return any(part[0] + self._links > present and _holds(part, h) for part in self._parts)
 
@@ -84,6 +111,10 @@ def _holds(part, h):
     if is_list:
         place = bisect_left(held, h)
         return place < len(held) and held[place] == h
+    return _all_set(held, bits, hashes, h)
+
+
+def _all_set(held, bits, hashes, h):
     a, b = h, mix64(h)
     for i in range(1, hashes + 1):
         x = a * bits >> 64

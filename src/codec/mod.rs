@@ -11,6 +11,7 @@
 //! | [`ring_fields`] | what these three share: the fields, and what is believed of them |
 //! | [`cells_value`] | counting and d-left filters as values of RDB |
 //! | [`cells_dump`] | their dumps in chunks |
+//! | [`counting_export`] | what clients get of a counting filter, to ask without the server |
 //! | [`chunks`] | what dumps in chunks share |
 //! | [`rdb`], [`rdb_string`], [`lzf`] | what such values are made of |
 //! | [`foreign`] | values of other types, which are stepped over |
@@ -25,6 +26,7 @@ pub mod bloom_value;
 pub mod cells_dump;
 pub mod cells_value;
 pub mod chunks;
+pub mod counting_export;
 pub mod crc32c;
 pub mod crc64;
 pub mod foreign;
