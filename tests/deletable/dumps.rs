@@ -1,5 +1,7 @@
 //! Dumps in chunks, payloads, copies.
 
+use seendb::codec::counting_export::ExportedCounting;
+
 use crate::support::Value;
 use crate::world::{Client, World, with_items, yes};
 use crate::{FAMILIES, numbers};
@@ -178,4 +180,51 @@ fn payloads_and_copies() {
             assert_eq!(chunks(&mut again, family, key), chunks(&mut client, family, key));
         }
     }
+}
+
+/// Exports answer as the filter does, with versions.
+#[test]
+fn exports() {
+    for (protocol, null) in [(2, "$-1\r\n"), (3, "_\r\n")] {
+        for (capacity, options) in
+            [(1_000, ""), (1_000, "COUNTERBITS 8"), (1_000_000, "SEED 000102030405060708090a0b0c0d0e0f")]
+        {
+            let mut client = World::new().client();
+            client.cmd(&format!("HELLO {protocol}"));
+            assert_eq!(client.bytes("CBF.EXPORT missing NEWER 0"), null);
+            let empty = client.cmd("CBF.EXPORT missing").bulk().to_vec();
+            let empty = ExportedCounting::read(&empty).expect("an export");
+            assert!(empty.version() == 0 && empty.capacity() == 1024 && !empty.contains(b"item:0"));
+            client.cmd(&format!("CBF.RESERVE k 0.001 {capacity} {options}"));
+            client.call(&with_items("CBF.MADD k", 0..1_000));
+            client.call(&with_items("CBF.MDEL k", 0..500));
+            let version = client.cmd("CBF.STATS k").field("version").int();
+            let bytes = client.cmd("CBF.EXPORT k").bulk().to_vec();
+            let exported = ExportedCounting::read(&bytes).expect("an export");
+            assert!(exported.version() == version as u64 && exported.items() == 500);
+            for (n, found) in client.call(&with_items("CBF.MEXISTS k", 0..20_000)).array().iter().enumerate() {
+                assert_eq!(exported.contains(format!("item:{n}").as_bytes()), found.truth(), "item {n}");
+            }
+            assert_eq!(client.bytes(&format!("CBF.EXPORT k NEWER {version}")), null);
+            assert_eq!(client.cmd(&format!("cbf.export k newer {}", version - 1)).bulk(), bytes);
+            client.cmd("CBF.DEL k item:700");
+            assert!(!client.cmd(&format!("CBF.EXPORT k NEWER {version}")).bulk().is_empty());
+        }
+    }
+    let mut client = World::new().client();
+    for (words, text) in [
+        ("NEWER", "ERR no newer"),
+        ("NEWER x", "ERR bad version"),
+        ("NEWER -1", "ERR version must be in the range [0, 9223372036854775807]"),
+        ("NEWER 1 NEWER 1", "ERR syntax error, 'NEWER' given twice"),
+        ("OLDER 1", "ERR syntax error, unexpected 'OLDER'"),
+    ] {
+        assert_eq!(client.refused(&format!("CBF.EXPORT k {words}")), text);
+    }
+    // A long one has its key alone.
+    let mut other = client.world.client();
+    client.cmd("CBF.RESERVE large 0.01 5000000");
+    client.cmd("CBF.ADD large x");
+    let bytes = client.interrupted(&["CBF.EXPORT", "large"], || assert!(other.waits("CBF.ADD large y")));
+    assert!(ExportedCounting::read(bytes.bulk()).expect("an export").contains(b"x"));
 }

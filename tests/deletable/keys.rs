@@ -34,7 +34,9 @@ fn keys_of_another_kind() {
             }
         }
     }
-    assert_eq!(client.refused("CBF.DECAY dlcbf"), text);
+    for line in ["DECAY dlcbf", "EXPORT dlcbf", "MERGE dlcbf cbf", "MERGE cbf chain"] {
+        assert_eq!(client.refused(&format!("CBF.{line}")), text, "{line}");
+    }
     for key in ["cbf", "dlcbf"] {
         assert_eq!(client.refused(&format!("BF.ADD {key} a")), text);
         assert_eq!(client.refused(&format!("CHAIN.ADD {key} a")), text);

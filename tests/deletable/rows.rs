@@ -24,7 +24,8 @@ const ROWS: &[(&str, i32, &str, &str)] = &[
     ("loadchunk", 4, "write denyoom", "RW insert"),
 ];
 /// Those that one family alone has.
-const MORE: &[(&str, i32, &str, &str)] = &[("cbf.decay", 2, "write", "RW update")];
+const MORE: &[(&str, i32, &str, &str)] =
+    &[("cbf.decay", 2, "write", "RW update"), ("cbf.export", -2, "readonly", "RO access")];
 
 fn row(name: &str) -> &'static Command {
     all().find(|command| command.name == name).unwrap_or_else(|| panic!("no row {name}"))

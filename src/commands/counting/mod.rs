@@ -1,6 +1,7 @@
 //! `CBF.*`: counting Bloom filters, from which items can be deleted, and which tell how often one was added.
 
 mod decay;
+mod export;
 mod figures;
 mod merge;
 mod options;
@@ -11,8 +12,8 @@ use super::bloom::Bounds;
 use super::deletable::{Family, Filter, GROUP, Loading, begin, rows};
 use super::error::CommandError;
 use super::rows::{
-    CAPACITY, CAPACITY_OPTION, ERROR, ERROR_OPTION, HASH_KEY, ITEMS_AT_END, LIFE, MERGE, MERGED, NOCREATE, UPDATE,
-    WRITE,
+    CAPACITY, CAPACITY_OPTION, ERROR, ERROR_OPTION, EXPORTED, HASH_KEY, ITEMS_AT_END, LIFE, MERGE, MERGED, NOCREATE,
+    UPDATE, WRITE,
 };
 use super::table::{Argument, ArgumentKind, Command, Flags, Group};
 use crate::codec::cells_value::CellsRef;
@@ -114,6 +115,16 @@ pub const COMMANDS: &[Command] = &[
         complexity: "O(n), n bytes of all filters",
         arguments: MERGED,
         handler: merge::merge,
+        ..rows::reads::<Counting>()
+    },
+    Command {
+        name: "cbf.export",
+        arity: -2,
+        flags: Flags::READONLY.with(Flags::COPIES_VALUES),
+        summary: "Gives a counting filter as the bytes of a Bloom filter that a client answers from by itself.",
+        complexity: "O(n), n bytes of the filter",
+        arguments: EXPORTED,
+        handler: export::export,
         ..rows::reads::<Counting>()
     },
     Command {
