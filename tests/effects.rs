@@ -11,17 +11,21 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use seendb::codec::bloom_value::BloomWriter;
-use seendb::codec::payload::{dump, dump_ring, open};
-use seendb::codec::rdb;
+use seendb::codec::cells_value::{CellsHead, CellsRef, CellsWriter};
+use seendb::codec::payload::{dump, dump_cells, dump_ring, open};
+use seendb::codec::rdb::{self, TYPE_MODULE_2};
 use seendb::codec::value::push_half_loaded;
 use seendb::commands::context::{Context, Counters, Session};
 use seendb::commands::dispatch::{Progress, execute, write};
 use seendb::config::{Environment, Settings};
 use seendb::filters::BloomRef;
-use seendb::filters::frozen::{Frozen, FrozenBits};
+use seendb::filters::counting::{CountingRef, PackedCounting};
+use seendb::filters::dleft::{DleftRef, PackedDleft};
+use seendb::filters::frozen::{Frozen, FrozenArrays, FrozenBits};
 use seendb::filters::packed_bloom::PackedBloom;
 use seendb::filters::ring::Ring;
 use seendb::filters::ring::packed::PackedRing;
+use seendb::keyspace::copies::cells_of;
 use seendb::keyspace::effect::{Effect, Group, Journal};
 use seendb::keyspace::entry::{Kind, ValueRef};
 use seendb::keyspace::snapshot::{Images, LargeFilter, Walk};
@@ -140,8 +144,10 @@ impl Client {
 
     fn step(&mut self) {
         let (key, other) = (self.random.key(), self.random.key());
-        if self.random.below(100) < 35 {
-            return self.step_with_ring(&key, &other);
+        match self.random.below(100) {
+            0..30 => return self.step_with_ring(&key, &other),
+            30..60 => return self.step_with_cells(&key, &other),
+            _ => {}
         }
         match self.random.below(100) {
             0..=24 => {
@@ -239,7 +245,7 @@ impl Client {
             73..=75 => drop(self.say(&format!("CHAIN.EXTEND {key} LINKS 9"))),
             76..=78 => drop(self.say(&format!("CHAIN.SHRINK {key} LINKS 2"))),
             79..=86 => drop(self.say(&format!("CHAIN.MERGE {key} {other} FORCE"))),
-            87..=92 => self.ring_chunks(key, other),
+            87..=92 => self.dump_chunks("CHAIN", key, other),
             93..=95 => drop(self.say(&format!("CHAIN.PROFILE SET k{} LINKS 3", self.random.0 % 4))),
             96..=97 => drop(self.say(&format!("CHAIN.PROFILE DEL k{}", self.random.0 % 4))),
             _ => {
@@ -253,11 +259,63 @@ impl Client {
         }
     }
 
+    /// Counting and d-left filters have the same names again.
+    fn step_with_cells(&mut self, key: &str, other: &str) {
+        let family = ["CBF", "DLCBF"][self.random.below(2) as usize];
+        let items = self.random.items(60).join(" ");
+        match self.random.below(100) {
+            0..=14 => {
+                let options: [&str; 6] = match family {
+                    "CBF" => ["", "COUNTERBITS 8", "STRICT", "KEYED", "COUNTERBITS 8 STRICT", "COUNTERBITS 4"],
+                    _ => [
+                        "",
+                        "EXPANSION 2",
+                        "COUNTERBITS 4",
+                        "OVERFLOW SPILL",
+                        "KEYED",
+                        "SUBTABLES 2 CELLS 4 EXPANSION 1",
+                    ],
+                };
+                let capacity = [10, 300, 5_000, 100_000][self.random.below(4) as usize];
+                let option = options[self.random.below(6) as usize];
+                let life = ["", " PX 5"][self.random.below(2) as usize];
+                self.say(&format!("{family}.RESERVE {key} 0.01 {capacity} {option}{life}").replace("  ", " "));
+            }
+            15..=24 => {
+                let item = self.random.below(20_000);
+                self.say(&format!("{family}.ADD {key} i{item}"));
+            }
+            25..=49 => drop(self.say(&format!("{family}.MADD {key} {items}"))),
+            50..=69 => drop(self.say(&format!("{family}.MDEL {key} {items}"))),
+            70..=74 => {
+                let item = self.random.below(20_000);
+                self.say(&format!("{family}.DEL {key} i{item}"));
+            }
+            75 => {
+                // Long enough to take the key's latch.
+                let (items, verb) =
+                    (self.random.items(9_000).join(" "), ["MADD", "MDEL"][self.random.below(2) as usize]);
+                self.say(&format!("{family}.{verb} {key} {items}"));
+            }
+            76..=80 => drop(self.say(&format!("CBF.DECAY {key}"))),
+            81..=86 => drop(self.say(&format!("CBF.MERGE {key} {other} FORCE"))),
+            87..=95 => self.dump_chunks(family, key, other),
+            _ => {
+                self.say("MULTI");
+                self.say(&format!("{family}.MADD {key} {items}"));
+                self.say(&format!("COPY {key} {other} REPLACE"));
+                self.say(&format!("{family}.MDEL {other} {items}"));
+                self.say(&format!("CBF.MERGE {key} {other} FORCE"));
+                self.say("EXEC");
+            }
+        }
+    }
+
     /// A dump that mostly becomes a load, and now and then stays half of one.
-    fn ring_chunks(&mut self, key: &str, other: &str) {
+    fn dump_chunks(&mut self, family: &str, key: &str, other: &str) {
         let mut cursor: i64 = 0;
         for _ in 0..1 + self.random.below(5) {
-            let reply = self.say(&format!("CHAIN.SCANDUMP {key} {cursor}"));
+            let reply = self.say(&format!("{family}.SCANDUMP {key} {cursor}"));
             let Some(at) = reply.iter().position(|byte| *byte == b'$') else { return };
             let next = std::str::from_utf8(&reply[..at]).ok().and_then(|head| head.lines().nth(1)?.strip_prefix(':'));
             let (Some(next), Some(data)) = (next.map(str::to_owned), bulk(&reply[at..]).map(<[u8]>::to_vec)) else {
@@ -266,7 +324,8 @@ impl Client {
             if next == "0" {
                 return;
             }
-            self.call(&[b"CHAIN.LOADCHUNK", other.as_bytes(), next.as_bytes(), &data]);
+            let load = format!("{family}.LOADCHUNK");
+            self.call(&[load.as_bytes(), other.as_bytes(), next.as_bytes(), &data]);
             cursor = next.parse().expect("a cursor");
         }
     }
@@ -332,6 +391,21 @@ fn value_of_ring(ring: &Ring) -> Vec<u8> {
     open(&payload).expect("a sound payload").to_vec()
 }
 
+/// The same of a counting or d-left filter.
+fn value_of_cells(cells: CellsRef<'_>) -> Vec<u8> {
+    let payload = dump_cells(cells).expect("memory");
+    open(&payload).expect("a sound payload").to_vec()
+}
+
+/// The same of one that is frozen, read with pauses.
+fn value_of_frozen(mut writer: CellsWriter, cells: &FrozenArrays, pause: u64) -> Vec<u8> {
+    let (mut value, mut bytes) = (vec![TYPE_MODULE_2], FrozenBits::of(cells));
+    while !writer.step(&mut value, 10_000, |_, _, buffer| bytes.read(buffer)) {
+        std::thread::sleep(Duration::from_micros(pause * 20));
+    }
+    value
+}
+
 fn value_of_entry(value: &ValueRef<'_>) -> Vec<u8> {
     match value {
         ValueRef::Bloom(bloom) => value_of(*bloom),
@@ -341,7 +415,17 @@ fn value_of_entry(value: &ValueRef<'_>) -> Vec<u8> {
             push_half_loaded(&mut value, half);
             value
         }
-        ValueRef::Busy { .. } => panic!("nobody is working now"),
+        ValueRef::HalfCounting(half) => {
+            let mut value = Vec::new();
+            push_half_loaded(&mut value, half);
+            value
+        }
+        ValueRef::HalfDleft(half) => {
+            let mut value = Vec::new();
+            push_half_loaded(&mut value, half);
+            value
+        }
+        value => value_of_cells(cells_of(value).expect("nobody is working now")),
     }
 }
 
@@ -409,6 +493,11 @@ fn take_snapshots(keyspace: &Arc<Keyspace>, tape: &Tape, running: &AtomicBool) -
             let walk = snapshot.step(slice, &mut images);
             images.small().for_each(|image| {
                 let value = match image.kind {
+                    Kind::Counting => {
+                        let packed = PackedCounting::new(image.payload);
+                        value_of_cells(CellsRef::Counting(CountingRef::Packed(packed)))
+                    }
+                    Kind::Dleft => value_of_cells(CellsRef::Dleft(DleftRef::Packed(PackedDleft::new(image.payload)))),
                     Kind::Ring => value_of_ring(&PackedRing::new(image.payload).unpack().expect("memory")),
                     _ => value_of(BloomRef::Packed(PackedBloom::new(image.payload))),
                 };
@@ -419,7 +508,17 @@ fn take_snapshots(keyspace: &Arc<Keyspace>, tape: &Tape, running: &AtomicBool) -
                 let value = match &image.filter {
                     LargeFilter::Bloom(filter) => dump_frozen(filter, random.below(5)),
                     LargeFilter::Ring(ring) => value_of_ring(ring),
-                    LargeFilter::HalfRing(value) => value.clone(),
+                    LargeFilter::Half(value) => value.clone(),
+                    LargeFilter::Counting(image) => {
+                        let head = CellsHead::counting(image.settings, image.shape, &image.figures);
+                        value_of_frozen(CellsWriter::new(&head, &[]), &image.cells, random.below(5))
+                    }
+                    LargeFilter::Dleft(image) => {
+                        let capacities = image.sets.iter().map(|set| set.capacity);
+                        let head =
+                            CellsHead::dleft(image.settings, (image.seed, image.items), capacities, image.spilled());
+                        value_of_frozen(CellsWriter::new(&head, image.spilled()), &image.cells, random.below(5))
+                    }
                 };
                 assert_eq!(contents.insert((image.db, image.name.to_vec()), (image.life, value)), None);
             }

@@ -7,6 +7,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use seendb::codec::bloom::{Decoded, encode_header};
+use seendb::codec::cells_value::Cells;
 use seendb::codec::crc64::Crc64;
 use seendb::codec::payload::{self, DumpWriter};
 use seendb::codec::value::Built;
@@ -29,7 +30,8 @@ fuzz_target!(|data: &[u8]| {
     let first = match payload::restore(&framed, LIMIT_BYTES) {
         Ok(Built::Bloom(first)) => first,
         Ok(Built::Ring(ring)) => return check_ring(&ring),
-        Ok(Built::HalfRing(_)) | Err(_) => return,
+        Ok(Built::Cells(cells)) => return check_cells(&cells),
+        Ok(Built::HalfRing(_) | Built::HalfCounting(_) | Built::HalfDleft(_)) | Err(_) => return,
     };
     let bloom = get(&first);
     // Nothing that was announced is larger than what its bytes can give.
@@ -46,6 +48,12 @@ fn check_ring(ring: &Ring) {
     let dump = payload::dump_ring(ring).expect("memory for a few megabytes");
     let Ok(Built::Ring(again)) = payload::restore(&dump, LIMIT_BYTES) else { panic!("what was written is read") };
     assert!(payload::dump_ring(&again).expect("memory") == dump, "the ring is another one");
+}
+
+fn check_cells(cells: &Cells) {
+    let dump = payload::dump_cells(cells.as_ref()).expect("memory for a few megabytes");
+    let Ok(Built::Cells(again)) = payload::restore(&dump, LIMIT_BYTES) else { panic!("what was written is read") };
+    assert!(payload::dump_cells(again.as_ref()).expect("memory") == dump, "the filter is another one");
 }
 
 fn get(decoded: &Decoded) -> BloomRef<'_> {

@@ -14,7 +14,7 @@ use super::rdb::{Input, Reader};
 use super::ring_export::ExportError;
 use super::value::{Built, HalfCounting, HalfDleft, HalfLoaded, Load, Value, push_half_loaded};
 use crate::filters::counting::{self, CounterBits, CountingBloom, CountingMut, CountingRef};
-use crate::filters::dleft::{self, Dleft, DleftMut, DleftRef, Growth, Refused};
+use crate::filters::dleft::{self, Dleft, DleftRef, Growth, Refused};
 
 /// A filter, and how often each hash is in it.
 struct Sample {
@@ -37,9 +37,8 @@ impl Sample {
 
     fn dleft(random: &mut fastrand::Rng, capacity: u64) -> Self {
         let capacity = random.u64(1..=capacity);
-        let growth = random
-            .bool()
-            .then(|| Growth { factor: random.u32(1..4), final_capacity: capacity * random.u64(1..=4) });
+        let growth =
+            random.bool().then(|| Growth { factor: random.u32(1..4), final_capacity: capacity * random.u64(1..=4) });
         let settings = dleft::Settings {
             capacity,
             error: [0.3, 0.02, 1e-6][random.usize(..3)],
@@ -107,18 +106,18 @@ fn hash_of(item: u64) -> u64 {
 
 fn sample(seed: u64, capacity: u64) -> Sample {
     let mut random = fastrand::Rng::with_seed(seed);
-    let mut sample = if seed % 2 == 0 {
-        Sample::counting(&mut random, capacity)
-    } else {
-        Sample::dleft(&mut random, capacity)
-    };
+    let mut sample =
+        if seed % 2 == 0 { Sample::counting(&mut random, capacity) } else { Sample::dleft(&mut random, capacity) };
     let most = sample.capacity() * 2;
+    // With few different ones counters become full.
+    let items = [most, most, most / 20 + 1][random.usize(..3)];
     let steps = random.u64(..=most);
-    sample.work(&mut random, steps, most);
+    sample.work(&mut random, steps, items);
     if let Cells::Counting(filter) = &mut sample.filter
         && random.u8(..8) == 0
     {
         CountingMut::Large(filter).decay();
+        sample.items.clear();
     }
     sample
 }
@@ -430,18 +429,12 @@ fn dumps_under_writes_hold_what_was_in_all_the_time() {
             Cells::Counting(filter) => filter.settings().counter_bits.ceiling(),
             Cells::Dleft(_) => u64::MAX,
         };
-        if !was_decayed(&loaded) {
-            for (hash, copies) in &stays {
-                assert!(count(loaded.as_ref(), *hash) >= (*copies).min(ceiling), "seed {seed}");
-            }
+        for (hash, copies) in &stays {
+            assert!(count(loaded.as_ref(), *hash) >= (*copies).min(ceiling), "seed {seed}");
         }
         mended += usize::from(write(loaded.as_ref()) != write(sample.filter.as_ref()));
     }
     assert!(mended > 200 && ended > 50, "{mended} of several moments, {ended} ended");
-}
-
-fn was_decayed(filter: &Cells) -> bool {
-    matches!(filter, Cells::Counting(filter) if filter.figures().turns > 0)
 }
 
 #[test]
@@ -540,7 +533,7 @@ fn a_half_loaded_filter_is_kept_as_its_header() {
 
 #[test]
 fn exports_of_counting_filters_answer_as_they_do() {
-    for Sample { filter, items } in samples() {
+    for Sample { filter, .. } in samples() {
         let Cells::Counting(filter) = &filter else { continue };
         let filter = CountingRef::Large(filter);
         let bytes = export(filter).unwrap();
@@ -552,7 +545,6 @@ fn exports_of_counting_filters_answer_as_they_do() {
             let item = item.to_le_bytes();
             assert_eq!(read.contains(&item), filter.contains(filter.hash(&item)));
         }
-        assert!(settings.key.is_some() || was_decayed_or(filter, || items.len() < 2) || items.len() > 1);
         for step in [1, 100] {
             let mut writer = CountingExportWriter::new(filter);
             let mut out = writer.room().unwrap();
@@ -572,8 +564,4 @@ fn exports_of_counting_filters_answer_as_they_do() {
         let empty = ExportedCounting::read(&empty).unwrap();
         assert!(empty.version() == 0 && !empty.contains(b"a"));
     }
-}
-
-fn was_decayed_or(filter: CountingRef<'_>, or: impl FnOnce() -> bool) -> bool {
-    filter.figures().turns > 0 || or()
 }

@@ -43,4 +43,6 @@ pub mod value;
 #[cfg(test)]
 mod bloom_tests;
 #[cfg(test)]
+mod cells_tests;
+#[cfg(test)]
 mod ring_tests;

@@ -5,9 +5,10 @@ use std::io;
 
 use super::model::{Chain, Link, crc64, length, value};
 use seendb::codec::bloom::encode_header;
-use seendb::codec::payload::{dump_ring, open};
+use seendb::codec::payload::{dump_cells, dump_ring, open};
 use seendb::codec::rdb::TYPE_MODULE_2;
 use seendb::codec::value::push_half_loaded;
+use seendb::keyspace::copies::cells_of;
 use seendb::keyspace::entry::{EntryRef, ValueRef};
 use seendb::keyspace::{DATABASES, Keyspace, SHARDS};
 use seendb::persist::files::File;
@@ -154,7 +155,20 @@ fn held(entry: EntryRef<'_>) -> Held {
             push_half_loaded(&mut value, half);
             (value, Vec::new())
         }
-        ValueRef::Busy { .. } => panic!("nobody is working now"),
+        ValueRef::HalfCounting(half) => {
+            let mut value = vec![TYPE_MODULE_2];
+            push_half_loaded(&mut value, half);
+            (value, Vec::new())
+        }
+        ValueRef::HalfDleft(half) => {
+            let mut value = vec![TYPE_MODULE_2];
+            push_half_loaded(&mut value, half);
+            (value, Vec::new())
+        }
+        value => {
+            let payload = dump_cells(cells_of(&value).expect("nobody is working now")).unwrap();
+            (open(&payload).unwrap().to_vec(), Vec::new())
+        }
     };
     Held { life: entry.life(), header, bits }
 }

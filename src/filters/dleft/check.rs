@@ -16,6 +16,8 @@ use super::table::{Entry, Found, Probe};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Check {
     mends: bool,
+    /// All counts of used cells fit: no bucket is searched before that is known.
+    is_clean: bool,
     set: usize,
     bucket: u64,
     loads: Loads,
@@ -40,22 +42,32 @@ impl Check {
     /// Looks at so many more buckets. None: there are more. Otherwise whether the filter is sound, and can be used now.
     pub fn step(&mut self, filter: &mut Dleft, buckets: u64) -> Option<bool> {
         for _ in 0..buckets {
-            let Some(set) = filter.sets.get(self.set) else { return Some(self.end(filter)) };
-            if self.bucket == set.table().buckets() {
-                if !self.end_set(filter) {
-                    return Some(false);
+            let Some(set) = filter.sets.get(self.set) else {
+                if self.is_clean {
+                    return Some(self.end(filter));
                 }
+                (self.is_clean, self.set) = (true, 0);
                 continue;
-            }
-            if !set.table().is_clean_bucket(self.bucket) || !self.look(filter) {
+            };
+            let ends = self.bucket == set.table().buckets();
+            let sound = match (self.is_clean, ends) {
+                (false, true) => set.table().ends_clean(),
+                (false, false) => set.table().is_clean_bucket(self.bucket),
+                (true, true) => {
+                    self.end_set(filter);
+                    continue;
+                }
+                (true, false) => self.look(filter),
+            };
+            if !sound {
                 return Some(false);
             }
-            self.bucket += 1;
+            (self.set, self.bucket) = if ends { (self.set + 1, 0) } else { (self.set, self.bucket + 1) };
         }
         None
     }
 
-    /// Looks at one bucket, whose counts fit.
+    /// Looks at what one bucket holds.
     fn look(&mut self, filter: &mut Dleft) -> bool {
         let set = &filter.sets[self.set];
         let table = set.table();
@@ -101,11 +113,8 @@ impl Check {
             .any(|set| set.table().search(&mut set.table().probe(entry.f)).is_some())
     }
 
-    fn end_set(&mut self, filter: &mut Dleft) -> bool {
+    fn end_set(&mut self, filter: &mut Dleft) {
         let set = &mut filter.sets[self.set];
-        if !set.table().ends_clean() {
-            return false;
-        }
         set.set_loads(std::mem::take(&mut self.loads));
         self.bucket = 0;
         self.inverses = None;
@@ -114,7 +123,6 @@ impl Check {
         } else {
             self.set += 1;
         }
-        true
     }
 
     fn end(&mut self, filter: &mut Dleft) -> bool {

@@ -12,11 +12,12 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 
-use crate::codec::payload::{dump, dump_ring};
+use crate::codec::payload::{dump, dump_cells, dump_ring};
 use crate::commands::context::{Begun, ChangeGate, Context, Counters, Host, Job, JobOutcome, Room, Session, Task};
 use crate::commands::dispatch::{Progress, execute, write};
 use crate::commands::error::CommandError;
 use crate::config::{Environment, Id, Prepared, SetError, Settings, find};
+use crate::keyspace::copies::cells_of;
 use crate::keyspace::effect::Journal;
 use crate::keyspace::entry::ValueRef;
 use crate::keyspace::{Keyspace, SHARDS};
@@ -225,7 +226,12 @@ impl Machine {
                         ValueRef::Bloom(bloom) => dump(bloom).expect("memory"),
                         ValueRef::Ring(ring) => ring.to_ring().and_then(|ring| dump_ring(&ring)).expect("memory"),
                         ValueRef::HalfRing(half) => half.header.to_vec(),
-                        ValueRef::Busy { .. } | ValueRef::Opaque => panic!("nobody is working now"),
+                        ValueRef::HalfCounting(half) => half.header.to_vec(),
+                        ValueRef::HalfDleft(half) => half.header.to_vec(),
+                        value => {
+                            let cells = cells_of(&value).expect("nobody is working now");
+                            dump_cells(cells).expect("memory")
+                        }
                     };
                     let hash = hasher.hash_one((db, entry.name(), entry.life(), value));
                     contents.insert((db, entry.name().to_vec()), hash);
