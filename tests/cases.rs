@@ -8,6 +8,8 @@
 mod chain;
 #[path = "cases/creating.rs"]
 mod creating;
+#[path = "cases/deletable.rs"]
+mod deletable;
 #[path = "cases/dumps.rs"]
 mod dumps;
 #[path = "cases/durability.rs"]
