@@ -453,7 +453,7 @@ fn new_settings_count_for_new_filters_at_once() {
 
 // Figures
 
-const SECTIONS: [&str; 11] = [
+const SECTIONS: [&str; 13] = [
     "Server",
     "Clients",
     "Memory",
@@ -463,6 +463,8 @@ const SECTIONS: [&str; 11] = [
     "CPU",
     "Bloom",
     "Chain",
+    "Cbf",
+    "Dlcbf",
     "Cluster",
     "Keyspace",
 ];

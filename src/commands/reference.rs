@@ -8,8 +8,16 @@ use std::fmt::Write;
 use super::form::form;
 use super::table::{Command, Flags, Group, KeySpec, all};
 
-const GROUPS: [Group; 6] =
-    [Group::Bloom, Group::Chain, Group::Generic, Group::Transactions, Group::Connection, Group::Server];
+const GROUPS: [Group; 8] = [
+    Group::Bloom,
+    Group::Chain,
+    Group::Counting,
+    Group::Dleft,
+    Group::Generic,
+    Group::Transactions,
+    Group::Connection,
+    Group::Server,
+];
 
 const INTRODUCTION: &str = "\
 # Command reference
@@ -124,7 +132,7 @@ fn section(command: &Command, container: Option<&Command>) -> String {
     }
     let source = match command.group {
         Group::Bloom => "RedisBloom",
-        Group::Chain => "SeenDB",
+        Group::Chain | Group::Counting | Group::Dleft => "SeenDB",
         _ => "Redis",
     };
     let _ = writeln!(section, "| cost | keys | flags | ACL categories | since |\n| --- | --- | --- | --- | --- |");
