@@ -7,10 +7,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use seendb::codec::cells_value::{CellsRef, push_cells};
+use seendb::codec::counting_export::{self, ExportedCounting};
 use seendb::codec::crc64::Crc64;
 use seendb::codec::rdb::TYPE_MODULE_2;
 use seendb::codec::ring_export::{ExportedRing, empty_export, export};
 use seendb::codec::ring_value::RingWriter;
+use seendb::filters::counting::{self, CounterBits, CountingBloom, CountingMut, CountingRef};
+use seendb::filters::dleft::{self, Dleft, DleftRef};
 use seendb::filters::item_hash::{HashKey, hash_item, mix64, positions};
 use seendb::filters::ring::{Mode, Ring, Settings, Store, Window};
 
@@ -101,6 +105,79 @@ const FIELDS: &[(usize, &str)] = &[
     (137, ""),
 ];
 
+/// Bytes as the page shows them.
+fn shown_fields(bytes: &[u8], fields: &[(usize, &str)]) -> String {
+    let mut shown = String::new();
+    for field in fields.windows(2) {
+        let [(from, what), (to, _)] = field else { unreachable!("windows of two") };
+        let hex: Vec<String> = bytes[*from..*to].iter().map(|byte| format!("{byte:02x}")).collect();
+        writeln!(shown, "{from:3}  {:29}  {what}", hex.join(" ")).expect("a string takes all");
+    }
+    assert_eq!(bytes.len(), fields[fields.len() - 1].0);
+    shown
+}
+
+/// The example of this number on the page.
+fn example(number: usize) -> String {
+    let page = page("export-format.md");
+    let block = page.split("```hex\n").nth(number + 1).expect("the example");
+    block.split_once("```").expect("its end").0.to_owned()
+}
+
+/// The same of the export of a counting filter.
+const COUNTING_FIELDS: &[(usize, &str)] = &[
+    (0, "SEENXPRT"),
+    (8, "format 1, counting, XXH3-64, 4 positions"),
+    (12, "0"),
+    (16, "version of the filter: 1,006"),
+    (24, "4 items"),
+    (32, "capacity 10"),
+    (40, "error rate 0.05"),
+    (48, "63 bits"),
+    (56, "the bits"),
+    (64, "checksum"),
+    (72, ""),
+];
+
+#[test]
+fn the_page_on_exports_shows_the_right_bytes_of_a_counting_filter() {
+    let settings = counting_settings(10, 0.05, CounterBits::Four);
+    let mut filter =
+        CountingBloom::new(settings, settings.shape().expect("a sound rate"), 1000).expect("little memory");
+    let mut filter = CountingMut::Large(&mut filter);
+    for item in [b"a", b"b", b"c", b"d", b"e"] {
+        filter.insert(settings.hash(item)).expect("it takes all");
+    }
+    assert!(filter.remove(settings.hash(b"e")));
+    let bytes = counting_export::export(filter.as_ref()).expect("little memory");
+    assert_page(example(1).as_str(), &shown_fields(&bytes, COUNTING_FIELDS));
+    let read = ExportedCounting::read(&bytes).expect("it is sound");
+    assert!([b"a", b"b", b"c", b"d"].iter().all(|item| read.contains(*item)) && !read.contains(b"e"));
+}
+
+fn counting_settings(capacity: u64, error: f64, counter_bits: CounterBits) -> counting::Settings {
+    counting::Settings { capacity, error, counter_bits, strict: false, key: None }
+}
+
+/// A counting filter of so many items, half of which are gone.
+fn counted(settings: counting::Settings, items: u32) -> CountingBloom {
+    let mut filter = CountingBloom::new(settings, settings.shape().expect("a sound rate"), 1).expect("little memory");
+    let hash = |i: u32| settings.hash(item(i).as_bytes());
+    (0..items).for_each(|i| assert!(CountingMut::Large(&mut filter).insert(hash(i)).is_ok()));
+    (0..items).step_by(2).for_each(|i| assert!(CountingMut::Large(&mut filter).remove(hash(i))));
+    filter
+}
+
+fn counting_samples() -> Vec<(&'static str, CountingBloom)> {
+    let keyed = counting::Settings { key: Some(page_key()), ..counting_settings(3000, 0.001, CounterBits::Eight) };
+    vec![
+        ("counting", counted(counting_settings(5000, 0.02, CounterBits::Four), 5000)),
+        ("counting_keyed", counted(keyed, 4001)),
+        ("counting_small", counted(counting_settings(7, 0.3, CounterBits::Four), 5)),
+        ("counting_empty", counted(counting_settings(100, 0.01, CounterBits::Four), 0)),
+    ]
+}
+
 #[test]
 fn the_page_on_exports_shows_the_right_bytes() {
     let mut ring = Ring::new(settings(20, 0.1, 3, Mode::Count), 1000);
@@ -109,16 +186,8 @@ fn the_page_on_exports_shows_the_right_bytes() {
         ring.insert(hash_item(&[item], None), event).expect("little memory");
     }
     let bytes = export(&ring, 0).expect("little memory");
-    let mut expected = String::new();
-    for field in FIELDS.windows(2) {
-        let [(from, what), (to, _)] = field else { unreachable!("windows of two") };
-        let hex: Vec<String> = bytes[*from..*to].iter().map(|byte| format!("{byte:02x}")).collect();
-        writeln!(expected, "{from:3}  {:29}  {what}", hex.join(" ")).expect("a string takes all");
-    }
-    assert_eq!(bytes.len(), FIELDS[FIELDS.len() - 1].0);
-    let page = page("export-format.md");
-    let (_, block) = page.split_once("```hex\n").expect("the example");
-    assert_page(block.split_once("```").expect("its end").0, &expected);
+    let expected = shown_fields(&bytes, FIELDS);
+    assert_page(example(0).as_str(), &expected);
     let read = ExportedRing::read(&bytes).expect("it is sound");
     assert!((b'a'..=b'k').all(|item| read.contains(&[item])));
 }
@@ -180,16 +249,30 @@ fn the_reader_in_python_answers_as_the_ring() {
     fs::write(folder.path().join("empty.export"), empty).expect("the folder takes files");
     fs::write(folder.path().join("empty.answers"), "0\nitem 0 0\n").expect("the folder takes files");
 
+    for (name, filter) in counting_samples() {
+        let filter = CountingRef::Large(&filter);
+        let bytes = counting_export::export(filter).expect("little memory");
+        let read = ExportedCounting::read(&bytes).expect("its own export");
+        let mut answers = String::new();
+        for item in (0..10_000).map(item) {
+            let says = filter.contains(filter.hash(item.as_bytes()));
+            assert_eq!(read.contains(item.as_bytes()), says);
+            writeln!(answers, "{item} {}", u8::from(says)).expect("a string takes all");
+        }
+        fs::write(folder.path().join(format!("{name}.export")), bytes).expect("the folder takes files");
+        fs::write(folder.path().join(format!("{name}.answers")), answers).expect("the folder takes files");
+    }
+
     let script = root().join("tests/clients/exports.py");
     let output = Command::new(python()).arg(script).arg(folder.path()).output().expect("Python can be run");
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
-    assert_eq!(said.trim(), "8 exports, 70001 items, 16 hashes: equal answers");
+    assert_eq!(said.trim(), "12 exports, 110001 items, 16 hashes: equal answers");
 }
 
-/// A server that does not know rings can step over them in a snapshot.
+/// A server that does not know the families can step over them in a snapshot.
 #[test]
-fn a_checker_of_snapshots_steps_over_rings() {
+fn a_checker_of_snapshots_steps_over_filters() {
     let mut file = b"REDIS0010\xfe\x00".to_vec();
     for (name, ring, _) in samples() {
         file.extend([TYPE_MODULE_2, name.len() as u8]);
@@ -197,6 +280,32 @@ fn a_checker_of_snapshots_steps_over_rings() {
         let mut writer = RingWriter::new(ring);
         while !writer.step(&mut file, 4096) {}
     }
+    let mut push = |name: &str, filter: CellsRef<'_>| {
+        file.extend([TYPE_MODULE_2, name.len() as u8]);
+        file.extend(name.as_bytes());
+        push_cells(&mut file, filter, None);
+    };
+    for (name, filter) in counting_samples() {
+        push(name, CellsRef::Counting(CountingRef::Large(&filter)));
+    }
+    let settings = dleft::Settings {
+        capacity: 3,
+        error: 0.01,
+        growth: Some(dleft::Growth { factor: 2, final_capacity: 1000 }),
+        subtables: 4,
+        cells: 8,
+        counter_bits: 2,
+        spill: true,
+        key: Some(page_key()),
+    };
+    let mut dleft = Dleft::new(settings, 1).expect("little memory");
+    for hash in (0..500_u64).map(mix64).flat_map(|hash| [hash; 5]) {
+        while dleft.insert(hash) == Err(dleft::Refused::NeedsGrowth) {
+            dleft.grow().expect("little memory");
+        }
+    }
+    assert!(dleft.sets().count() > 2 && !DleftRef::Large(&dleft).spilled().is_empty());
+    push("dleft", CellsRef::Dleft(DleftRef::Large(&dleft)));
     file.push(0xff);
     file.extend(Crc64::of(&file).to_le_bytes());
     let folder = tempfile::tempdir().expect("a folder");
@@ -204,7 +313,7 @@ fn a_checker_of_snapshots_steps_over_rings() {
     fs::write(&path, file).expect("the folder takes files");
     let output = Command::new("redis-check-rdb").arg(path).output().expect("redis-check-rdb of Debian's redis-tools");
     let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && said.contains("7 keys read"), "{said}");
+    assert!(output.status.success() && said.contains("12 keys read"), "{said}");
 }
 
 /// A Python that has xxhash.

@@ -92,7 +92,7 @@ fn series(svg: &mut String, number: usize, colour: &str, name: &str, share: impl
             );
         }
     }
-    let place = (560.0, 128.0 + 22.0 * number as f64);
+    let place = (634.0, 132.0 + 22.0 * number as f64);
     let _ = writeln!(
         svg,
         "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"12\" height=\"12\" fill=\"{colour}\"/>",

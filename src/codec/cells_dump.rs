@@ -299,7 +299,9 @@ fn read_header(data: &[u8], kind: u8) -> Option<Layout> {
     let head = CellsHead::read::<_, ValueError>(&mut reader, id).ok().filter(|_| known)?;
     let hashed = hash == if head.key().is_some() { HASH_SIP } else { HASH_XXH3 };
     let whole = reader.rest().is_empty() && hashed && bytes == head.bytes();
-    Layout::of(head).filter(|layout| whole && layout.digest == digest && layout.chunks == u64::from(chunks))
+    // A later version may make another digest of it.
+    let layout = Layout { digest, ..Layout::of(head)? };
+    (whole && layout.chunks == u64::from(chunks)).then_some(layout)
 }
 
 /// A counting filter of which chunks are loaded.

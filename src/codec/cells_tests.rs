@@ -106,8 +106,11 @@ fn hash_of(item: u64) -> u64 {
 
 fn sample(seed: u64, capacity: u64) -> Sample {
     let mut random = fastrand::Rng::with_seed(seed);
-    let mut sample =
-        if seed % 2 == 0 { Sample::counting(&mut random, capacity) } else { Sample::dleft(&mut random, capacity) };
+    let mut sample = if seed.is_multiple_of(2) {
+        Sample::counting(&mut random, capacity)
+    } else {
+        Sample::dleft(&mut random, capacity)
+    };
     let most = sample.capacity() * 2;
     // With few different ones counters become full.
     let items = [most, most, most / 20 + 1][random.usize(..3)];
@@ -261,12 +264,20 @@ fn damaged_values_of_cells_are_refused_or_sound() {
                     assert_sound(read.as_ref());
                     match &mut read {
                         Cells::Counting(filter) => {
-                            items.keys().for_each(|hash| drop(CountingMut::Large(filter).insert(*hash)));
-                            items.keys().for_each(|hash| drop(CountingMut::Large(filter).remove(*hash)));
+                            for hash in items.keys() {
+                                let _ = CountingMut::Large(filter).insert(*hash);
+                            }
+                            for hash in items.keys() {
+                                let _ = CountingMut::Large(filter).remove(*hash);
+                            }
                         }
                         Cells::Dleft(filter) => {
-                            items.keys().for_each(|hash| drop(filter.insert(*hash)));
-                            items.keys().for_each(|hash| drop(filter.remove(*hash)));
+                            for hash in items.keys() {
+                                let _ = filter.insert(*hash);
+                            }
+                            for hash in items.keys() {
+                                let _ = filter.remove(*hash);
+                            }
                         }
                     }
                     assert_sound(read.as_ref());
@@ -393,7 +404,9 @@ fn large_dumps_have_many_chunks() {
         // Out of turn.
         let last = &chunks[chunks.len() - 1];
         assert_eq!(load.take(last), Err(LoadError::Offset { expected: chunks[1].cursor }));
-        chunks.iter().for_each(|chunk| drop(load.take(chunk).unwrap()));
+        for chunk in &chunks {
+            load.take(chunk).unwrap();
+        }
         let loaded = load.finish().unwrap();
         assert_sound(loaded.as_ref());
         assert!((0..200_000).all(|item| count(loaded.as_ref(), hash_of(item)) >= 1));
@@ -422,7 +435,9 @@ fn dumps_under_writes_hold_what_was_in_all_the_time() {
             continue;
         };
         let mut load = AnyLoad::begin(sample.filter.as_ref(), &chunks[0]).unwrap();
-        chunks.iter().for_each(|chunk| drop(load.take(chunk).unwrap()));
+        for chunk in &chunks {
+            load.take(chunk).unwrap();
+        }
         let loaded = load.finish().unwrap();
         assert_sound(loaded.as_ref());
         let ceiling = match &loaded {
@@ -487,7 +502,9 @@ fn damaged_chunks_of_cells_are_refused() {
                     continue;
                 }
                 let mut load = AnyLoad::begin(filter, &chunks[0]).unwrap();
-                chunks[..number].iter().for_each(|chunk| drop(load.take(chunk).unwrap()));
+                for chunk in &chunks[..number] {
+                    load.take(chunk).unwrap();
+                }
                 assert_eq!(load.take(&damaged), Err(LoadError::Bad));
                 // As if nothing had come.
                 assert!(load.take(chunk).is_ok());
@@ -524,7 +541,9 @@ fn a_half_loaded_filter_is_kept_as_its_header() {
         };
         let mut again = again;
         assert_eq!(with_load!(&again, half => half.load.taken()), 0);
-        chunks.iter().for_each(|chunk| drop(again.take(chunk).unwrap()));
+        for chunk in &chunks {
+            again.take(chunk).unwrap();
+        }
         assert_same(sample.filter.as_ref(), again.finish().unwrap().as_ref());
     }
 }

@@ -1,7 +1,7 @@
 """clients/python/seendb_export.py against exports and the answers that belong to them, and the hashes of docs/hashing.md.
 
   python exports.py FOLDER    FOLDER has NAME.export and NAME.answers, which holds a later time, then lines: item, answer, answer
-                              at that time; exits 1 at the first wrong answer
+                              at that time (of counting filters only lines: item, answer); exits 1 at the first wrong answer
 """
 import pathlib
 import re
@@ -11,10 +11,12 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "clients/python"))
 
 import seendb_export
-from seendb_export import ExportedRing
+from seendb_export import ExportedCounting, ExportedRing
 
 
 def check_answers(path):
+    if path.name.startswith("counting"):
+        return check_counting(path)
     data = path.read_bytes()
     seen = ExportedRing(data)
     later, *lines = path.with_suffix(".answers").read_text(encoding="utf-8").splitlines()
@@ -23,13 +25,29 @@ def check_answers(path):
         got = int(item in seen), int(seen.contains_at(item.encode(), int(later)))
         if got != (int(answer), int(answer_later)):
             raise SystemExit(f"{path.name}: {item!r}: {got}, not {answer} {answer_later}")
+    check_damage(path, ExportedRing, data)
+    return len(lines)
+
+
+def check_counting(path):
+    data = path.read_bytes()
+    held = ExportedCounting(data)
+    lines = path.with_suffix(".answers").read_text(encoding="utf-8").splitlines()
+    for line in lines:
+        item, answer = line.rsplit(" ", 1)
+        if int(item in held) != int(answer):
+            raise SystemExit(f"{path.name}: {item!r}: not {answer}")
+    check_damage(path, ExportedCounting, data)
+    return len(lines)
+
+
+def check_damage(path, reader, data):
     for damaged in (data[:-1], data[:20], bytes([data[0] ^ 1]) + data[1:], data[:-9] + bytes([data[-9] ^ 1]) + data[-8:]):
         try:
-            ExportedRing(damaged)
+            reader(damaged)
         except ValueError:
             continue
         raise SystemExit(f"{path.name}: a damaged export was taken")
-    return len(lines)
 
 
 def check_hashes():

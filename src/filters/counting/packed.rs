@@ -105,7 +105,7 @@ fn write_head(payload: &mut [u8], settings: &Settings, shape: &Shape, figures: &
 
 #[inline]
 fn put_figures(payload: &mut [u8], figures: &Figures) {
-    payload[0] = payload[0] & (1 << TURNS_SHIFT) - 1 | figures.turns << TURNS_SHIFT;
+    payload[0] = payload[0] & ((1 << TURNS_SHIFT) - 1) | figures.turns << TURNS_SHIFT;
     payload[FIGURES..NONZERO].copy_from_slice(&figures.items.to_le_bytes());
     put_u24(&mut payload[NONZERO..], figures.nonzero);
     put_u24(&mut payload[SATURATED..], figures.saturated);

@@ -106,6 +106,38 @@ fn permutations_are_those_of_the_table() {
     assert_eq!(count, 36);
 }
 
+/// The tables of `docs/hashing.md`, which an independent program computed.
+#[test]
+fn places_are_those_of_the_page_on_hashing() {
+    let page = include_str!("../../../docs/hashing.md");
+    let rows = |head: &str| {
+        let (_, rest) = page.split_once(head).unwrap();
+        let rows = rest.lines().skip(2).take_while(|line| line.starts_with('|'));
+        rows.map(|row| row.split('|').map(|field| field.trim().trim_matches('`')).collect::<Vec<_>>())
+            .collect::<Vec<_>>()
+    };
+    let number = |text: &str| text.parse::<u64>().unwrap();
+    let of_set = |seed: &str, buckets: &str, bits: &str| {
+        let (buckets, bits) = (number(buckets), number(bits));
+        (Permutations::draw(u64::from_str_radix(seed, 16).unwrap(), 4, buckets, buckets << bits), buckets << bits, bits)
+    };
+    let multipliers = rows("| seed | B | r | a0 a1 a2 a3 |");
+    for row in &multipliers {
+        let (permutations, ..) = of_set(row[1], row[2], row[3]);
+        let own: Vec<_> = (0..4).map(|i| permutations.apply(i, 1)).collect();
+        assert_eq!(own, row[4].split(' ').map(number).collect::<Vec<_>>());
+    }
+    let places = rows("| h | seed | B | r | f | bucket/stored in each sub-table |");
+    for row in &places {
+        let (permutations, range, bits) = of_set(row[2], row[3], row[4]);
+        let f = fingerprint(u64::from_str_radix(row[1], 16).unwrap(), range);
+        let place = |p: u64| format!("{}/{}", p >> bits, p & ((1 << bits) - 1));
+        let own: Vec<_> = (0..4).map(|i| place(permutations.apply(i, f))).collect();
+        assert_eq!((f, own.join(" ")), (number(row[5]), row[6].to_owned()));
+    }
+    assert_eq!((multipliers.len(), places.len()), (3, 6));
+}
+
 /// Step by step: candidate places, answers, where a fingerprint stands, loads.
 #[test]
 fn a_small_table_does_what_the_trace_says() {
