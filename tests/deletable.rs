@@ -15,6 +15,8 @@ mod in_process;
 mod items;
 #[path = "deletable/keys.rs"]
 mod keys;
+#[path = "support/lasting.rs"]
+mod lasting;
 #[path = "deletable/limits.rs"]
 mod limits;
 #[path = "deletable/merges.rs"]

@@ -1,7 +1,9 @@
 //! Over connections, as clients are.
 
 use crate::FAMILIES;
-use crate::support::{Server, encode};
+use crate::lasting::Place;
+use crate::support::{Client, Server, Value, encode, wait_until};
+use crate::world::{with_items, yes};
 
 /// Runs of pipelined commands answer as single ones do.
 #[test]
@@ -83,5 +85,83 @@ fn four_clients() {
         assert_eq!(together("ADD"), ITEMS as i64);
         assert_eq!(together("DEL"), 4 * ITEMS as i64);
         assert_eq!(together("EXISTS"), 0);
+    }
+}
+
+/// Filters of both families, small and large, with deletes, a decay, a merge, growth, a half-loaded one.
+fn fill(client: &mut Client) -> Vec<String> {
+    let mut keys = Vec::new();
+    for (n, reserve) in [
+        "CBF.RESERVE {} 0.001 100",
+        "CBF.RESERVE {} 0.0001 200000 COUNTERBITS 8 STRICT",
+        "DLCBF.RESERVE {} 0.001 100 COUNTERBITS 4",
+        "DLCBF.RESERVE {} 0.0001 200000 KEYED",
+        "DLCBF.RESERVE {} 0.001 100 EXPANSION 3 OVERFLOW SPILL",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let family = reserve.split('.').next().expect("a word");
+        let key = format!("{family}:{n}");
+        assert!(client.cmd(&reserve.replace("{}", &key)) == "OK");
+        client.call(&with_items(&format!("{family}.MADD {key}"), 0..95));
+        client.call(&with_items(&format!("{family}.MADD {key}"), 0..30));
+        client.call(&with_items(&format!("{family}.MDEL {key}"), 0..50));
+        keys.push(key);
+    }
+    client.call(&with_items("DLCBF.MADD DLCBF:4", 100..900));
+    for line in ["CBF.MERGE CBF:sum CBF:0 CBF:0 FORCE", "CBF.DECAY CBF:sum", "EXPIRE CBF:sum 1000"] {
+        assert!(!matches!(client.cmd(line), Value::Error(_)), "{line}");
+    }
+    keys.push("CBF:sum".into());
+    keys
+}
+
+fn seen(client: &mut Client, keys: &[String]) -> Vec<(Vec<u8>, Vec<i64>)> {
+    let one = |key: &String| {
+        let family = key.split(':').next().expect("a word");
+        let counts = client.call(&with_items(&format!("{family}.MCOUNT {key}"), 0..1_000));
+        (client.cmd(&format!("DUMP {key}")).bulk().to_vec(), crate::numbers(&counts))
+    };
+    keys.iter().map(one).collect()
+}
+
+#[test]
+fn all_outlasts_a_restart() {
+    // By a snapshot; by the log; by a log with a base; and over a crash.
+    for (args, rewrite, crash) in [
+        (&["--save", "3600 1"][..], false, false),
+        (&["--appendonly", "yes"], false, false),
+        (&["--appendonly", "yes"], true, false),
+        (&["--appendonly", "yes", "--appendfsync", "always"], false, true),
+    ] {
+        let place = Place::new(args);
+        let server = place.start();
+        let mut client = server.client();
+        let keys = fill(&mut client);
+        if rewrite {
+            client.cmd("BGREWRITEAOF");
+            wait_until("the rewrite", || client.cmd("INFO persistence").text().contains("aof_rewrite_in_progress:0"));
+            client.cmd("CBF.ADD CBF:0 after");
+            client.cmd("DLCBF.DEL DLCBF:3 item:60");
+        }
+        let before = seen(&mut client, &keys);
+        drop(client);
+        if crash {
+            server.kill();
+        } else {
+            assert!(server.end().success());
+        }
+        let server = place.start();
+        let mut client = server.client();
+        let after = seen(&mut client, &keys);
+        for ((key, before), after) in keys.iter().zip(&before).zip(&after) {
+            assert!(before.1 == after.1, "{key} {args:?}: other counts");
+            assert!(before.0 == after.0, "{key} {args:?}: another payload");
+        }
+        assert!(client.cmd("TTL CBF:sum").int() > 900);
+        // Deleting goes on.
+        let deleted = client.call(&with_items("DLCBF.MDEL DLCBF:4", 100..900));
+        assert!(yes(&deleted) >= 790, "{}", yes(&deleted));
     }
 }
