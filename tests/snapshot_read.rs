@@ -6,10 +6,13 @@
 //! | `types` | values of every type and every opcode |
 //! | `filters` | Bloom filters in all encodings and sizes, lives, use |
 //! | `rings` | rings of all kinds and sizes, loads that are not over, damage to them |
+//! | `cells` | counting and d-left filters of all kinds and sizes, loads that are not over, damage to them |
 //! | `damage` | cut at every byte, every byte changed, marks and blocks lost |
 //! | `peer` | files of Redis with RedisBloom, and of Valkey |
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "snapshot_read/cells.rs"]
+mod cells;
 #[path = "snapshot_read/damage.rs"]
 mod damage;
 #[path = "snapshot_read/file.rs"]

@@ -509,7 +509,7 @@ impl Actor {
         let key = format!("chaos:{}", self.random.below(5));
         let other = format!("chaos:{}", self.random.below(5));
         let item = self.random.below(100_000);
-        let line = match self.random.below(25) {
+        let line = match self.random.below(32) {
             0..=3 => format!("BF.ADD {key} {item}"),
             4 => {
                 let items: Vec<String> = (item..item + 400).map(|item| item.to_string()).collect();
@@ -534,7 +534,21 @@ impl Actor {
             20 => format!("CHAIN.CLEAR {key}"),
             21 => format!("CHAIN.MERGE {key} {other} FORCE"),
             22 => format!("CHAIN.PROFILE SET {key} LINKS {}", 2 + item % 7),
-            23 => {
+            23 => format!("CBF.RESERVE {key} 0.01 {} COUNTERBITS 8", 1 + item % 5000),
+            24 => {
+                let family = if item % 2 == 0 { "CBF" } else { "DLCBF" };
+                let items: Vec<String> = (item..item + 400).map(|item| item.to_string()).collect();
+                format!("{family}.MADD {key} {}", items.join(" "))
+            }
+            25 => {
+                let family = if item % 2 == 0 { "CBF" } else { "DLCBF" };
+                let items: Vec<String> = (item..item + 400).map(|item| item.to_string()).collect();
+                format!("{family}.MDEL {key} {}", items.join(" "))
+            }
+            26 => format!("CBF.DECAY {key}"),
+            27 => format!("CBF.MERGE {key} {other} FORCE"),
+            28 => format!("DLCBF.RESERVE {key} 0.01 {} EXPANSION 2 OVERFLOW SPILL", 1 + item % 500),
+            29 => {
                 // A load that never ends, unless somebody ends it.
                 let (_, dump) = large_dump();
                 let (cursor, header) = &dump.0[0];

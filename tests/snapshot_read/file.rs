@@ -213,19 +213,24 @@ pub fn loaded(bytes: &[u8]) -> (Report, Content) {
     let mut shown = Vec::new();
     let walked = walk(&file, false, &Progress::default(), &mut |key| {
         let name = key.name.to_vec();
-        match (key.chain, key.ring) {
-            (Some(chain), _) => {
+        match (key.chain, key.ring, key.cells) {
+            (Some(chain), ..) => {
                 let held = &content[&(key.db.unwrap() as usize, name)];
                 assert_eq!(key.type_name.to_string(), "MBbloom--");
                 assert_eq!(held.life, key.life);
                 assert_eq!(held.bits.len(), chain.links.len());
             }
-            (None, Some(_)) => {
+            (None, Some(_), _) => {
                 let held = &content[&(key.db.unwrap() as usize, name)];
                 assert_eq!((key.type_name.to_string().as_str(), held.life), ("seenCHAIN", key.life));
                 assert!(held.bits.is_empty());
             }
-            (None, None) => shown.push((key.type_name, name)),
+            (None, None, Some(_)) => {
+                let held = &content[&(key.db.unwrap() as usize, name)];
+                assert!(["seenCBF--", "seenDLCBF"].contains(&key.type_name.to_string().as_str()));
+                assert!(held.life == key.life && held.bits.is_empty());
+            }
+            (None, None, None) => shown.push((key.type_name, name)),
         }
     });
     let walked = walked.unwrap();

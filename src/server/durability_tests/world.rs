@@ -547,8 +547,10 @@ impl World {
     pub fn step(&mut self) {
         self.steps += 1;
         let (key, other) = (self.key(), self.key());
-        if self.random.u8(..100) < 25 {
-            return self.step_with_ring();
+        match self.random.u8(..100) {
+            0..20 => return self.step_with_ring(),
+            20..40 => return self.step_with_cells(),
+            _ => {}
         }
         match self.random.u8(..100) {
             0..25 => {
@@ -620,6 +622,38 @@ impl World {
             }
         };
         self.say(&line);
+    }
+
+    /// The same with filters that count, each family with names of its own.
+    fn step_with_cells(&mut self) {
+        let (family, letter) = [("CBF", 'c'), ("DLCBF", 'd')][self.random.usize(..2)];
+        let mut name = || format!("{letter}{}", self.random.u8(..3));
+        let (key, other, items) = (name(), name(), self.items(30));
+        let line = match self.random.u8(..100) {
+            0..20 => {
+                let options = match letter {
+                    'c' => ["", "STRICT", "COUNTERBITS 8", "KEYED"],
+                    _ => ["", "EXPANSION 2", "OVERFLOW SPILL", "KEYED COUNTERBITS 4"],
+                };
+                let capacity = [8, 50, 60_000][self.random.usize(..3)];
+                format!("{family}.RESERVE {key} 0.01 {capacity} {}", options[self.random.usize(..4)])
+            }
+            20..50 => format!("{family}.MADD {key} {items}"),
+            50..75 => format!("{family}.MDEL {key} {items}"),
+            75..80 => format!("CBF.DECAY {key}"),
+            80..88 => format!("CBF.MERGE {key} {other} FORCE"),
+            88..92 => format!("COPY {key} {other} REPLACE"),
+            92..95 => format!("DEL {key}"),
+            _ => {
+                for line in
+                    ["MULTI", &format!("{family}.MADD {key} {items}"), &format!("{family}.MDEL {other} {items}")]
+                {
+                    self.say(line);
+                }
+                "EXEC".to_owned()
+            }
+        };
+        self.say(line.trim_end());
     }
 
     fn transaction(&mut self, key: &str, other: &str) {
