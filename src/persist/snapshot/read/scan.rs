@@ -483,7 +483,9 @@ impl<'f, 'r, S: Sink> Scanner<'f, 'r, S> {
             arrays.extend(array);
         }
         stream.end()?;
-        if let (CellsHead::Dleft(_), Some(entries)) = (&head, if keeps { arrays.pop() } else { None }) {
+        if let CellsHead::Dleft(_) = head
+            && let Some(entries) = arrays.pop()
+        {
             let mut bytes = vec![0; entries.len()];
             entries.copy_bytes(0, &mut bytes);
             spilled = spilled_in(&bytes).ok_or(ValueError::Chain)?;
