@@ -42,7 +42,8 @@ impl AlikeArrays<'_> {
         let bytes = (self.bits as usize).div_ceil(8);
         self.columns.resize(bytes * 8, 0);
         for (at, column) in self.columns.as_chunks_mut().0.iter_mut().enumerate() {
-            let turned = self.contents.iter().rev().fold(0, |turned, content| turned << 1 | spread(content[at]));
+            let turned =
+                self.contents.iter().rev().fold(0, |turned, content| turned << 1 | SPREAD[usize::from(content[at])]);
             *column = turned.to_le_bytes();
         }
     }
@@ -70,13 +71,16 @@ impl AlikeArrays<'_> {
     }
 }
 
-/// Bit `i` of the byte as byte `i` of a word.
-#[inline]
-fn spread(byte: u8) -> u64 {
-    // Each byte of the word has its own bit alone, which a sum then carries to the byte's highest.
-    let own = u64::from(byte).wrapping_mul(0x0101_0101_0101_0101) & 0x8040_2010_0804_0201;
-    own.wrapping_add(0x0040_6070_787c_7e7f) >> 7 & 0x0101_0101_0101_0101
-}
+/// For each byte its bit `i` as byte `i` of a word.
+static SPREAD: [u64; 256] = {
+    let mut words = [0; 256];
+    let mut bit = 0;
+    while bit < 8 * 256 {
+        words[bit / 8] |= (bit as u64 / 8 >> (bit % 8) & 1) << (bit % 8 * 8);
+        bit += 1;
+    }
+    words
+};
 
 impl<'a> PackedRing<'a> {
     /// What is asked at this time, for about so many items.
@@ -125,7 +129,7 @@ mod tests {
     #[test]
     fn bits_are_spread_over_bytes() {
         for byte in 0..=u8::MAX {
-            assert_eq!(spread(byte).to_le_bytes(), std::array::from_fn(|i| byte >> i & 1), "{byte}");
+            assert_eq!(SPREAD[usize::from(byte)].to_le_bytes(), std::array::from_fn(|i| byte >> i & 1), "{byte}");
         }
     }
 }
