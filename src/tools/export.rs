@@ -16,9 +16,11 @@ use clap::{Parser, ValueEnum};
 
 use super::address::Address;
 use super::client::Client;
+use super::keys::for_each_key;
 use super::meter::{amount, count, watch};
 use super::pinned::pin;
 use crate::keyspace::Keyspace;
+use crate::keyspace::entry::Kind;
 use crate::persist::files::{Files as _, RealFiles};
 use crate::persist::log::manifest;
 use crate::persist::recovery::{LoadProgress, Recovery, Source};
@@ -27,8 +29,9 @@ use crate::persist::snapshot::{read, save};
 const LONG_ABOUT: &str = "\
 Write the filters of a live SeenDB, or of a data folder, into a snapshot that Redis with RedisBloom loads.
 
-The snapshot has RDB version 10, which Redis 7.0 and later and Valkey read; filters are in RedisBloom's own
-encoding, with their lives. Put it where the server expects its dump.rdb, with 'appendonly no', and start it.";
+With '--families bf' the snapshot has RDB version 10, which Redis 7.0 and later and Valkey read; filters are in
+RedisBloom's own encoding, with their lives. Put it where the server expects its dump.rdb, with 'appendonly no', and
+start it. Rings ('chain') and their profiles are left out unless they are asked for; a file with them is for SeenDB.";
 
 const AFTER_HELP: &str = "\
 A live server takes a snapshot for it, as for a replica (SYNC); it serves on meanwhile, and its user needs
@@ -41,8 +44,20 @@ Exit status: 0 if the file is written, 1 otherwise, 2 if the words are not under
 /// A kind of filters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Family {
-    /// Bloom filters.
+    /// Bloom filters, which Redis with RedisBloom loads.
     Bf,
+    /// Rings and their profiles, which only SeenDB loads.
+    Chain,
+}
+
+impl Family {
+    /// That of a value.
+    fn of(kind: Kind) -> Self {
+        match kind {
+            Kind::Bloom => Self::Bf,
+            _ => Self::Chain,
+        }
+    }
 }
 
 /// `seendb export`.
@@ -95,16 +110,38 @@ fn export(options: &Options) -> Result<(), String> {
         (None, Some(folder)) => load_folder(folder, &keyspace)?,
         (None, None) => return Err("either --from or --dir is needed".to_owned()),
     };
-    // There is one family so far, and all that is loaded is of it.
-    debug_assert_eq!(options.families.first(), Some(&Family::Bf));
+    let left_out = leave_out_others(&keyspace, &options.families);
     let (filters, bytes) = write(&keyspace, &options.file)?;
     let mut text = format!("filters written to '{}': {filters}, {}\n", options.file.display(), amount(bytes));
+    if left_out > 0 {
+        text += &format!("left out: {} of other families\n", count(left_out, "filter"));
+    }
     if skipped > 0 {
         text += &format!("stepped over: {} of other types\n", count(skipped, "key"));
     }
     // Who does not read it gets the exit status.
     let _ = std::io::stdout().write_all(text.as_bytes());
     Ok(())
+}
+
+/// Takes out what is of other families; how many filters.
+fn leave_out_others(keyspace: &Keyspace, families: &[Family]) -> u64 {
+    let (mut others, wanted) = (Vec::new(), |family| families.contains(&family));
+    let _ = for_each_key(keyspace, |db, entry| {
+        if !entry.kind().is_some_and(|kind| wanted(Family::of(kind))) {
+            others.push((db, entry.name().to_vec()));
+        }
+        Ok::<_, ()>(())
+    });
+    for (db, name) in &others {
+        let taken = keyspace.write(*db, name, |cell| cell.take().is_some());
+        debug_assert!(taken.is_ok_and(|taken| taken), "nobody else uses these keys");
+    }
+    if !wanted(Family::Chain) {
+        let profiles = keyspace.profiles();
+        profiles.all().iter().for_each(|(prefix, _)| _ = profiles.put(prefix, None));
+    }
+    others.len() as u64
 }
 
 /// A file that goes when it is not needed any more.

@@ -49,6 +49,38 @@ fn a_live_server_is_exported() {
 }
 
 #[test]
+fn only_the_families_that_are_asked_for_are_exported() {
+    let server = Server::start();
+    let mut client = server.client();
+    make_filters(&mut client, &mut Random::new(92), 20);
+    let before = everything(&server);
+    for line in ["CHAIN.ADD ring item", "CHAIN.PROFILE SET seen: CAPACITY 50", "CHAIN.RESERVE large 0.01 1000000"] {
+        client.cmd(line);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out.rdb");
+    let words = |families| ["export", "--families", families, text(&path), "--replace"].map(str::to_owned);
+    let from = ["--from".to_owned(), url(&server)];
+    let run =
+        |families| run_to(0, &[&words(families)[..], &from].concat().iter().map(String::as_str).collect::<Vec<_>>());
+    let printed = run("bf");
+    assert!(
+        printed.contains("out.rdb': 20, ") && printed.contains("left out: 2 filters of other families"),
+        "{printed}"
+    );
+    check_loads(&path, &before);
+    let printed = run("chain");
+    assert!(printed.contains("out.rdb': 2, ") && printed.contains("left out: 20 filters"), "{printed}");
+    let restored = Server::on(&[(&path, "dump.rdb")], &[]);
+    let mut restored = restored.client();
+    assert_eq!(restored.cmd("DBSIZE"), 2);
+    assert_eq!(restored.cmd("CHAIN.EXISTS ring item"), 1);
+    assert!(restored.cmd("CHAIN.PROFILE GET seen:") == client.cmd("CHAIN.PROFILE GET seen:"));
+    let printed = run("bf,chain");
+    assert!(printed.contains("out.rdb': 22, ") && !printed.contains("left out"), "{printed}");
+}
+
+#[test]
 fn a_data_folder_is_exported() {
     let server = Server::with(&["--appendonly", "yes", "--appendfsync", "always"]);
     let mut client = server.client();
