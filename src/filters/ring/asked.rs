@@ -76,7 +76,7 @@ static SPREAD: [u64; 256] = {
     let mut words = [0; 256];
     let mut bit = 0;
     while bit < 8 * 256 {
-        words[bit / 8] |= (bit as u64 / 8 >> (bit % 8) & 1) << (bit % 8 * 8);
+        words[bit / 8] |= ((bit as u64 / 8) >> (bit % 8) & 1) << (bit % 8 * 8);
         bit += 1;
     }
     words
