@@ -646,6 +646,20 @@ fn a_large_string_counts_until_it_is_read() {
     assert!(to_the_end(&mut stream).len() < at_once[0].bulk().len());
 }
 
+/// A client that sends all before it reads gets rid of it, as long as it has less than 32 MiB to read.
+#[test]
+fn who_writes_first_and_reads_then_is_not_held_up() {
+    let server = Server::start();
+    ok(&mut server.client(), "BF.RESERVE big 0.01 20000000 NONSCALING");
+    let mut stream = plain(server.port());
+    stream.set_write_timeout(Some(Duration::from_secs(60))).unwrap();
+    let long = "x".repeat(30 << 20);
+    let request = [encode(&["DUMP", "big"]), encode(&["BF.EXISTS", "none", &long]), encode(&["QUIT"])].concat();
+    stream.write_all(&request).expect("the server takes all");
+    let got = to_the_end(&mut stream);
+    assert!(got.len() > 20 << 20 && got.ends_with(b"\r\n:0\r\n+OK\r\n"));
+}
+
 #[test]
 fn disconnections_at_the_soft_limit_are_counted() {
     let server = Server::with(&["--client-output-buffer-limit", "normal", "0", "1mb", "1"]);
