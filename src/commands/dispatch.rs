@@ -143,7 +143,7 @@ pub fn execute(
 /// Ask for the keys of the requests from `first` on, where there are several.
 fn warm(context: &Context<'_>, (batch, buffer): (&Batch, &[u8]), first: usize) {
     let (keyspace, db) = (context.keyspace, context.session.db);
-    if batch.len() - first < 2 || !keyspace.is_cold(db) {
+    if batch.len() - first < 2 || context.session.transaction.is_some() || !keyspace.is_worth_warming(db) {
         return;
     }
     // Mostly the word behind the command is its key; if not, nothing comes of it.
