@@ -106,12 +106,7 @@ fn cursor(word: &[u8]) -> Result<u64, CommandError> {
 pub(super) fn scan_dump(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let cursor = cursor(&args[2])?;
     let ring = context.read(&args[1], ring_of)??.ok_or(CommandError::NotFound)?;
-    let chunk = RingDump::chunk(&ring, cursor);
-    // Should the key have gone meanwhile, this copy is the last that has its bits.
-    if ring.parts.iter().map(|part| part.shape.bytes()).sum::<u64>() > COPIED_AT_ONCE as u64 {
-        drop(context.keyspace.aside(ring));
-    }
-    let chunk = chunk.map_err(CommandError::from)?;
+    let chunk = RingDump::chunk(&ring, cursor).map_err(CommandError::from)?;
     Ok(Reply::Array(vec![Reply::Integer(chunk.cursor as i64), Reply::Bulk(chunk.data.into())]))
 }
 

@@ -4,7 +4,7 @@
 //! short for large arrays as for small ones; whoever takes them does not matter to the result.
 
 use super::part::Join;
-use super::{MOST_PARTS, Mode, Part, Ring, Settings, Window};
+use super::{MOST_PARTS, Mode, Part, Ring, Settings, Window, raised};
 use crate::filters::bits::AllocError;
 
 /// Two rings cannot become one.
@@ -63,6 +63,19 @@ struct Joined {
     part: Part,
     /// So many items had one of the two.
     most_before: u64,
+    /// And so many the one whose place it is.
+    own_before: u64,
+}
+
+impl Joined {
+    fn fits(&self) -> bool {
+        self.part.items <= self.part.shape.capacity.max(self.most_before)
+    }
+
+    /// So many items came to its place.
+    fn more(&self) -> u64 {
+        self.part.items.saturating_sub(self.own_before)
+    }
 }
 
 /// What becomes of parts that were joined.
@@ -81,10 +94,21 @@ impl Joining {
             && join.step()?
         {
             let joined = self.joins.pop().map(|(index, join)| {
-                let most_before = join.most_items_before();
-                Joined { index, part: join.into_part(), most_before }
+                let (most_before, own_before) = (join.most_items_before(), join.own_items_before());
+                Joined { index, part: join.into_part(), most_before, own_before }
             });
-            self.joined.extend(joined);
+            match self.becomes {
+                Becomes::Parts => self.joined.extend(joined),
+                // The one to which it gives least: should that be nothing, it was merged before. The others are not kept.
+                Becomes::OneOrThis(_) => {
+                    let best = self.joined.last().map(Joined::more);
+                    if let Some(joined) = joined.filter(Joined::fits)
+                        && best.is_none_or(|best| joined.more() <= best)
+                    {
+                        self.joined = vec![joined];
+                    }
+                }
+            }
         }
         Ok(self.joins.is_empty())
     }
@@ -118,7 +142,7 @@ impl Merge {
         let Some(other) = self.other.take().or_else(|| self.others.next()) else {
             // One more than items of the active link: from the difference dumps see that links were changed otherwise.
             let more = self.merged.active_items().saturating_sub(self.active_items);
-            self.merged.version = self.merged.version.saturating_add(more + 1);
+            self.merged.version = raised(self.merged.version, more.saturating_add(1));
             return Ok(true);
         };
         let (merged, now, taken) = (&mut self.merged, self.now, self.taken);
@@ -139,6 +163,12 @@ impl Merge {
         self.taken += 1;
         self.other = Some(other);
         Ok(false)
+    }
+
+    /// The ring that they become.
+    #[must_use]
+    pub fn ring(&self) -> &Ring {
+        &self.merged
     }
 
     /// The ring that they became.
@@ -212,12 +242,12 @@ impl Ring {
     fn take_joined(&mut self, joining: Joining, now: u64, force: bool) -> Result<(), MergeError> {
         match joining.becomes {
             Becomes::Parts => joining.joined.into_iter().try_for_each(|joined| self.put_joined(joined, force)),
-            Becomes::OneOrThis(part) => self.put_slice(joining.joined, part, now),
+            Becomes::OneOrThis(part) => self.put_slice(joining.joined.into_iter().next(), part, now),
         }
     }
 
     fn put_joined(&mut self, joined: Joined, force: bool) -> Result<(), MergeError> {
-        let Joined { index, part, most_before } = joined;
+        let Joined { index, part, most_before, .. } = joined;
         let (items, capacity) = (part.items, part.shape.capacity);
         if items > capacity.max(most_before) && !force {
             return Err(MergeError::TooMany { items, capacity });
@@ -229,15 +259,8 @@ impl Ring {
         Ok(())
     }
 
-    fn put_slice(&mut self, mut joined: Vec<Joined>, part: Part, now: u64) -> Result<(), MergeError> {
-        let more = |index: &usize| joined[*index].part.items - self.parts[joined[*index].index].items;
-        let fits = |index: &usize| {
-            let Joined { part, most_before, .. } = &joined[*index];
-            part.items <= part.shape.capacity.max(*most_before)
-        };
-        // The one to which it gives least: should that be nothing, it was merged before.
-        let best = (0..joined.len()).rev().filter(fits).min_by_key(more);
-        match best.map(|index| joined.swap_remove(index)) {
+    fn put_slice(&mut self, best: Option<Joined>, part: Part, now: u64) -> Result<(), MergeError> {
+        match best {
             Some(best) => {
                 let own = std::mem::replace(&mut self.parts[best.index], best.part);
                 self.retire(own);
@@ -248,7 +271,6 @@ impl Ring {
             }
             None => self.turn(part, now),
         }
-        joined.into_iter().for_each(|joined| self.retire(joined.part));
         Ok(())
     }
 }
