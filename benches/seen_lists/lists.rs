@@ -90,6 +90,17 @@ impl Seen {
         }
     }
 
+    /// Writes an article that is known to be new.
+    pub fn read_new(&mut self, article: u64) {
+        match self {
+            Self::Queue(ids) => {
+                ids.drain(..ids.len().saturating_sub(499));
+                ids.push_back(article);
+            }
+            _ => _ = self.read(article),
+        }
+    }
+
     pub fn contains(&self, article: u64) -> bool {
         match self {
             Self::Queue(ids) => ids.contains(&article),

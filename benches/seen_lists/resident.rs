@@ -36,6 +36,37 @@ fn most_bytes(kind: Kind) -> usize {
     }
 }
 
+/// What a user has in the table.
+enum Held {
+    /// The queue, or the ring as the server keeps it.
+    Seen(Seen),
+    /// Plain arrays of the article's sizes, each an allocation.
+    Arrays(Vec<Box<[u8]>>),
+}
+
+impl Held {
+    fn new(kind: Kind) -> Self {
+        match kind {
+            Kind::Queue | Kind::SizedChain => Self::Seen(Seen::new(kind)),
+            _ => Self::Arrays(Vec::new()),
+        }
+    }
+
+    /// The user reads these articles, which are new to him, and had read so many by then.
+    fn read(&mut self, kind: Kind, articles: impl Iterator<Item = u64>, read: usize) {
+        let (arrays, bytes) = match kind {
+            Kind::Single => (1, 4064 / 8),
+            Kind::Dual => (if read < 300 { 1 } else { 2 }, 4064 / 8),
+            _ => (read.div_ceil(100).min(5), 812_usize.div_ceil(8)),
+        };
+        match self {
+            Self::Seen(seen) => articles.for_each(|article| seen.read_new(article)),
+            // What they hold makes no difference, but it has to be written to be resident.
+            Self::Arrays(held) => held.resize_with(arrays, || vec![0xa5; bytes].into()),
+        }
+    }
+}
+
 /// A number of a file of `/proc`, behind this word.
 fn proc_bytes(file: &str, word: &str) -> Result<usize, Failure> {
     let text = std::fs::read_to_string(file)?;
@@ -65,7 +96,7 @@ pub fn measure(users: usize, seed: u64) -> Result<Resident, Failure> {
 pub fn measure_here(kind: usize, users: usize, seed: u64) -> Result<(), Failure> {
     let (kind, name, _) = *KINDS.get(kind).ok_or("there is no such kind")?;
     let rss = || proc_bytes("/proc/self/status", "VmRSS:");
-    let (empty, mut all) = (rss()?, HashMap::<usize, Seen>::new());
+    let (empty, mut all) = (rss()?, HashMap::<usize, Held>::new());
     let mut from = 0;
     for to in LEVELS.into_iter().take(LEVELS_MEASURED) {
         while from < to {
@@ -74,8 +105,8 @@ pub fn measure_here(kind: usize, users: usize, seed: u64) -> Result<(), Failure>
                 if user % 100_000 == 0 {
                     eprint!("\r{name}: {} articles, {} of {} users        ", until, user, users);
                 }
-                let seen = all.entry(user).or_insert_with(|| Seen::new(kind));
-                (from..until).for_each(|number| _ = seen.read(article(seed, user, number)));
+                let held = all.entry(user).or_insert_with(|| Held::new(kind));
+                held.read(kind, (from..until).map(|number| article(seed, user, number)), until);
             }
             from = until;
         }
