@@ -41,7 +41,11 @@ passed over by --skip-bad do not count.
 
 /// `seendb ingest`.
 #[derive(Debug, Parser)]
-#[command(name = "seendb ingest", about = "Feed events, a line of JSON each, into filters of a live server")]
+#[command(
+    name = "seendb ingest",
+    bin_name = "seendb ingest",
+    about = "Feed events, a line of JSON each, into filters of a live server"
+)]
 pub struct Options {
     /// Into what.
     #[command(subcommand)]
