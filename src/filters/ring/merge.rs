@@ -61,8 +61,8 @@ struct Joined {
     /// Its place.
     index: usize,
     part: Part,
-    /// So many items had one of the two.
-    most_before: u64,
+    /// So many items had the two: the ring's own, and the other's.
+    before: [u64; 2],
 }
 
 /// What becomes of parts that were joined.
@@ -81,8 +81,8 @@ impl Joining {
             && join.step()?
         {
             let joined = self.joins.pop().map(|(index, join)| {
-                let most_before = join.most_items_before();
-                Joined { index, part: join.into_part(), most_before }
+                let before = join.items_before();
+                Joined { index, part: join.into_part(), before }
             });
             self.joined.extend(joined);
         }
@@ -128,8 +128,8 @@ impl Merge {
         };
         self.joining = match (merged.settings.mode, part) {
             (Mode::Window(_), Some(part)) => Some(merged.join_slice(part)),
-            (Mode::Count, Some(part)) => merged.join_link(part, taken)?,
-            (Mode::Dual { .. }, Some(_)) if taken == 0 => merged.join_two(&other)?,
+            (Mode::Count, Some(part)) => merged.join_link(part, taken, self.force)?,
+            (Mode::Dual { .. }, Some(_)) if taken == 0 => merged.join_two(&other, self.force)?,
             _ => {
                 (merged.latest, merged.lost) = (merged.latest.max(other.latest), merged.lost.max(other.lost));
                 self.taken = 0;
@@ -171,8 +171,9 @@ impl Ring {
     }
 
     /// `age` is the number of links behind the newest.
-    fn join_link(&mut self, part: &Part, age: usize) -> Result<Option<Joining>, MergeError> {
+    fn join_link(&mut self, part: &Part, age: usize, force: bool) -> Result<Option<Joining>, MergeError> {
         let Some(index) = self.parts.len().checked_sub(age + 1) else {
+            check_room(part, 0, force)?;
             self.parts.push_front(part.clone());
             return Ok(None);
         };
@@ -181,9 +182,10 @@ impl Ring {
         Ok(Some(Joining { joins: vec![(index, join)], joined: Vec::new(), becomes: Becomes::Parts }))
     }
 
-    fn join_two(&mut self, other: &Self) -> Result<Option<Joining>, MergeError> {
+    fn join_two(&mut self, other: &Self, force: bool) -> Result<Option<Joining>, MergeError> {
         let (Some(own), Some(first)) = (self.parts.front(), other.parts.front()) else {
             if self.parts.is_empty() {
+                other.parts.iter().try_for_each(|part| check_room(part, 0, force))?;
                 self.parts = other.parts.clone();
             }
             return Ok(None);
@@ -217,11 +219,8 @@ impl Ring {
     }
 
     fn put_joined(&mut self, joined: Joined, force: bool) -> Result<(), MergeError> {
-        let Joined { index, part, most_before } = joined;
-        let (items, capacity) = (part.items, part.shape.capacity);
-        if items > capacity.max(most_before) && !force {
-            return Err(MergeError::TooMany { items, capacity });
-        }
+        let Joined { index, part, before: [own, _] } = joined;
+        check_room(&part, own, force)?;
         match self.parts.get_mut(index) {
             Some(place) => *place = part,
             None => self.parts.push_back(part),
@@ -232,8 +231,8 @@ impl Ring {
     fn put_slice(&mut self, mut joined: Vec<Joined>, part: Part, now: u64) -> Result<(), MergeError> {
         let more = |index: &usize| joined[*index].part.items - self.parts[joined[*index].index].items;
         let fits = |index: &usize| {
-            let Joined { part, most_before, .. } = &joined[*index];
-            part.items <= part.shape.capacity.max(*most_before)
+            let Joined { part, before: [own, other], .. } = &joined[*index];
+            part.items <= part.shape.capacity.max(*own).max(*other)
         };
         // The one to which it gives least: should that be nothing, it was merged before.
         let best = (0..joined.len()).rev().filter(fits).min_by_key(more);
@@ -250,6 +249,16 @@ impl Ring {
         }
         joined.into_iter().for_each(|joined| self.retire(joined.part));
         Ok(())
+    }
+}
+
+/// Whether a link holds what it is made for, or no more than the `own` items that stood at its place before: what an earlier
+/// `force` has put there stays, but is no reason to put more elsewhere.
+fn check_room(part: &Part, own: u64, force: bool) -> Result<(), MergeError> {
+    let (items, capacity) = (part.items, part.shape.capacity);
+    match items > capacity.max(own) && !force {
+        true => Err(MergeError::TooMany { items, capacity }),
+        false => Ok(()),
     }
 }
 
