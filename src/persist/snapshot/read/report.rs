@@ -171,11 +171,16 @@ pub struct Loss {
 
 impl fmt::Display for Loss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "bytes {} to {}: {}", self.from, self.to, self.reason)?;
-        if self.keys > 0 {
-            write!(f, " ({} keys)", self.keys)?;
-        }
-        Ok(())
+        write!(f, "bytes {} to {}: {}{}", self.from, self.to, self.reason, in_brackets(self.keys))
+    }
+}
+
+/// So many keys, behind a text; nothing if there are none.
+pub(super) fn in_brackets(keys: u64) -> String {
+    match keys {
+        0 => String::new(),
+        1 => " (1 key)".to_owned(),
+        keys => format!(" ({keys} keys)"),
     }
 }
 
