@@ -11,6 +11,7 @@ use crate::keyspace::effect::{Cause, Effect, Profile};
 use crate::persist::files::Files;
 use crate::persist::record::{Change, Record, Unit, for_each_record};
 use crate::persist::snapshot::read::{Progress, walk};
+use crate::tools::meter::count;
 use crate::tools::names::shown;
 
 /// Prints lines.
@@ -40,8 +41,12 @@ impl<W: Write> Printer for Lines<W> {
         let read = walk(&*file, false, progress, &mut |key| {
             let life = key.life.map_or(String::new(), |life| format!(", ends at {life}"));
             let filter = match (key.chain, key.ring) {
-                (Some(chain), _) => format!(": {} items in {} sub-filters", chain.items, chain.links.len()),
-                (None, Some(ring)) => format!(": {} items in {} arrays", ring.items, ring.parts),
+                (Some(chain), _) => {
+                    format!(": {} in {}", count(chain.items, "item"), count(chain.links.len() as u64, "sub-filter"))
+                }
+                (None, Some(ring)) => {
+                    format!(": {} in {}", count(ring.items, "item"), count(ring.parts as u64, "array"))
+                }
                 (None, None) => String::new(),
             };
             if printed.is_ok() {
