@@ -39,9 +39,8 @@ use crate::filters::ring::Part;
 use crate::keyspace::Keyspace;
 use crate::persist::files::File;
 use load::{Loader, Loading};
-use report::Fault;
-use report::{Fault, in_brackets};
 pub use report::{Checksum, Damage, LoadError, Loss, Losses, Options, Progress, Report};
+use report::{Fault, in_brackets};
 use scan::{Ended, Scanner};
 use survey::{Section, Survey};
 pub use visit::{Chain, Visited};
@@ -146,7 +145,7 @@ pub fn walk(
     let mut visits = Visits::new(visit, accept_damaged);
     let options = Options { accept_damaged, threads: 1, now: None };
     let mut report = read(file, &options, progress, &mut visits)?;
-    report.keys = visits.filters;
+    (report.keys, report.profiles) = (visits.filters, visits.profiles);
     report.dropped.append(visits.losses);
     Ok(report)
 }

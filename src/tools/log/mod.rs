@@ -20,6 +20,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use clap::{Parser, Subcommand};
 
+pub(super) use text::profile_options;
+
 use super::meter::watch;
 use super::pinned::pin;
 use crate::persist::files::Files;
