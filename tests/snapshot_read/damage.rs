@@ -242,7 +242,7 @@ fn single_keys_that_cannot_be_taken() {
     let [unsound, twice, beyond] = reasons[..] else { panic!("three losses") };
     assert!(unsound.contains("not sound") && twice.contains("there before") && beyond.contains("a database"));
     let shown: Vec<_> = report.dropped.listed.iter().map(|loss| loss.to_string()).collect();
-    assert!(shown[0].ends_with("sub-filter 0 is not sound (1 keys)"), "{shown:?}");
+    assert!(shown[0].ends_with("sub-filter 0 is not sound (1 key)"), "{shown:?}");
 }
 
 /// Most losses are only counted.
