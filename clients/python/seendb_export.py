@@ -47,7 +47,11 @@ def siphash24(key, data):
 
 class ExportedRing:
     def __init__(self, data):
-        """Reads an export; ValueError if it is none, or damaged."""
+        """Reads an export; ValueError if it is none, or damaged; TypeError if it is not bytes."""
+        if data is None:
+            raise TypeError("no export but None: with NEWER there is nothing newer, so keep the ring that you have")
+        if isinstance(data, str):
+            raise TypeError("an export is bytes, not text: use a connection without decode_responses")
         if len(data) < HEAD.size + 8 or data[:8] != b"SEENXPRT" or data[8:10] != b"\x01\x05":
             raise ValueError("no export of a ring in a known version")
         if xxhash.xxh3_64_intdigest(data[:-8]) != int.from_bytes(data[-8:], "little"):
@@ -74,6 +78,8 @@ class ExportedRing:
     def contains_at(self, item, now):
         """Whether the server would say that it was seen at this time (ms since 1970), had nothing been written since."""
         item = item.encode() if isinstance(item, str) else item
+        if not isinstance(item, (bytes, bytearray, memoryview)):
+            raise TypeError(f"an item is bytes or text, not {type(item).__name__}: write a number as clients send it, str(item)")
         h = siphash24(self._key, item) if self._hash == 2 else xxhash.xxh3_64_intdigest(item)
         present = now // self._slice_ms if self._slice_ms else 0
         return any(part[0] + self._links > present and _holds(part, h) for part in self._parts)

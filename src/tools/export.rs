@@ -178,7 +178,20 @@ fn load_snapshot(path: &Path, keyspace: &Keyspace) -> Result<u64, String> {
     let progress = read::Progress::default();
     let look = || (progress.bytes_done(), progress.bytes());
     let report = watch("reading", look, || read::load(&*file, keyspace, &options, &progress));
-    Ok(report.map_err(|error| error.to_string())?.skipped.values().sum())
+    let hint = |error: &read::LoadError| match error {
+        read::LoadError::Damage(_) => WAY_OUT,
+        _ => "",
+    };
+    Ok(report.map_err(|error| format!("{error}{}", hint(&error)))?.skipped.values().sum())
+}
+
+/// What to do about damage: an export with holes would be taken for a whole one.
+const WAY_OUT: &str = "\nAn export takes no damaged files ('load-damaged' is a server's). 'seendb import SNAPSHOT --load-damaged --dir FOLDER' \
+                       takes what is sound of a snapshot, or of a log's base, into an empty FOLDER, which can be exported.";
+
+/// The same, if the reason is one that a server's `load-damaged` would let pass.
+fn way_out(reason: &str) -> &'static str {
+    if reason.contains("load-damaged") { WAY_OUT } else { "" }
 }
 
 /// Takes the filters of a data folder, as a server would at its start.
@@ -206,7 +219,8 @@ fn load_folder(folder: &Path, keyspace: &Keyspace) -> Result<u64, String> {
     };
     let progress = LoadProgress::default();
     let look = || (progress.bytes_done(), progress.bytes());
-    let loaded = watch("reading", look, || recovery.run(keyspace, &progress)).map_err(|error| error.to_string())?;
+    let loaded = watch("reading", look, || recovery.run(keyspace, &progress))
+        .map_err(|error| format!("{error}{}", way_out(&error.to_string())))?;
     keyspace.hold_lives(true);
     loaded.warnings.iter().for_each(|warning| eprintln!("seendb export: {warning}"));
     debug_assert!(!matches!(loaded.source, Source::Nothing), "there was a log");

@@ -248,7 +248,7 @@ pub const COMMANDS: &[Command] = &[
         arity: 2,
         flags: Flags::WRITE,
         keys: UPDATE,
-        summary: "Begins a new link of a ring by count now.",
+        summary: "Begins a new link of a ring by count, or of one of two arrays, now; a window turns by its clock.",
         complexity: "O(n), n bytes of a small ring",
         arguments: &[Argument::KEY],
         handler: turns::rotate,
@@ -270,7 +270,7 @@ pub const COMMANDS: &[Command] = &[
         arity: -3,
         flags: WRITE.with(Flags::MOVABLE_KEYS).with(Flags::COPIES_VALUES),
         keys: MERGE,
-        summary: "Takes what other rings hold into one.",
+        summary: "Takes what other rings hold into one, which is made if there is none.",
         complexity: "O(n), n bytes of all rings",
         arguments: &[
             Argument::new("destination", ArgumentKind::Key),
@@ -383,7 +383,7 @@ const PROFILE: &[Command] = &[
         name: "set",
         arity: -3,
         flags: Flags::WRITE.with(Flags::ADMIN),
-        summary: "Sets what keys get whose names begin with the prefix, when a command makes them by itself.",
+        summary: "Sets what keys get whose names begin with the prefix, when a command makes them by itself; an empty prefix means all keys.",
         arguments: &[
             PREFIX,
             CAPACITY.token("CAPACITY").optional(),

@@ -61,20 +61,19 @@ struct Joined {
     /// Its place.
     index: usize,
     part: Part,
-    /// So many items had one of the two.
-    most_before: u64,
-    /// And so many the one whose place it is.
-    own_before: u64,
+    /// So many items had the two: the ring's own, and the other's.
+    before: [u64; 2],
 }
 
 impl Joined {
     fn fits(&self) -> bool {
-        self.part.items <= self.part.shape.capacity.max(self.most_before)
+        let [own, other] = self.before;
+        self.part.items <= self.part.shape.capacity.max(own).max(other)
     }
 
     /// So many items came to its place.
     fn more(&self) -> u64 {
-        self.part.items.saturating_sub(self.own_before)
+        self.part.items.saturating_sub(self.before[0])
     }
 }
 
@@ -94,8 +93,8 @@ impl Joining {
             && join.step()?
         {
             let joined = self.joins.pop().map(|(index, join)| {
-                let (most_before, own_before) = (join.most_items_before(), join.own_items_before());
-                Joined { index, part: join.into_part(), most_before, own_before }
+                let before = join.items_before();
+                Joined { index, part: join.into_part(), before }
             });
             match self.becomes {
                 Becomes::Parts => self.joined.extend(joined),
@@ -152,8 +151,8 @@ impl Merge {
         };
         self.joining = match (merged.settings.mode, part) {
             (Mode::Window(_), Some(part)) => Some(merged.join_slice(part)),
-            (Mode::Count, Some(part)) => merged.join_link(part, taken)?,
-            (Mode::Dual { .. }, Some(_)) if taken == 0 => merged.join_two(&other)?,
+            (Mode::Count, Some(part)) => merged.join_link(part, taken, self.force)?,
+            (Mode::Dual { .. }, Some(_)) if taken == 0 => merged.join_two(&other, self.force)?,
             _ => {
                 (merged.latest, merged.lost) = (merged.latest.max(other.latest), merged.lost.max(other.lost));
                 self.taken = 0;
@@ -201,8 +200,9 @@ impl Ring {
     }
 
     /// `age` is the number of links behind the newest.
-    fn join_link(&mut self, part: &Part, age: usize) -> Result<Option<Joining>, MergeError> {
+    fn join_link(&mut self, part: &Part, age: usize, force: bool) -> Result<Option<Joining>, MergeError> {
         let Some(index) = self.parts.len().checked_sub(age + 1) else {
+            check_room(part, 0, force)?;
             self.parts.push_front(part.clone());
             return Ok(None);
         };
@@ -211,9 +211,10 @@ impl Ring {
         Ok(Some(Joining { joins: vec![(index, join)], joined: Vec::new(), becomes: Becomes::Parts }))
     }
 
-    fn join_two(&mut self, other: &Self) -> Result<Option<Joining>, MergeError> {
+    fn join_two(&mut self, other: &Self, force: bool) -> Result<Option<Joining>, MergeError> {
         let (Some(own), Some(first)) = (self.parts.front(), other.parts.front()) else {
             if self.parts.is_empty() {
+                other.parts.iter().try_for_each(|part| check_room(part, 0, force))?;
                 self.parts = other.parts.clone();
             }
             return Ok(None);
@@ -247,11 +248,8 @@ impl Ring {
     }
 
     fn put_joined(&mut self, joined: Joined, force: bool) -> Result<(), MergeError> {
-        let Joined { index, part, most_before, .. } = joined;
-        let (items, capacity) = (part.items, part.shape.capacity);
-        if items > capacity.max(most_before) && !force {
-            return Err(MergeError::TooMany { items, capacity });
-        }
+        let Joined { index, part, before: [own, _] } = joined;
+        check_room(&part, own, force)?;
         match self.parts.get_mut(index) {
             Some(place) => *place = part,
             None => self.parts.push_back(part),
@@ -272,6 +270,16 @@ impl Ring {
             None => self.turn(part, now),
         }
         Ok(())
+    }
+}
+
+/// Whether a link holds what it is made for, or no more than the `own` items that stood at its place before: what an earlier
+/// `force` has put there stays, but is no reason to put more elsewhere.
+fn check_room(part: &Part, own: u64, force: bool) -> Result<(), MergeError> {
+    let (items, capacity) = (part.items, part.shape.capacity);
+    match items > capacity.max(own) && !force {
+        true => Err(MergeError::TooMany { items, capacity }),
+        false => Ok(()),
     }
 }
 

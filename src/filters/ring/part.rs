@@ -243,15 +243,9 @@ impl Join {
         joined
     }
 
-    /// So many items had the first of the two.
+    /// So many items had the two: first the one that the result takes the place of.
     #[must_use]
-    pub fn own_items_before(&self) -> u64 {
-        self.before[0].0
-    }
-
-    /// So many items had one of the two.
-    #[must_use]
-    pub fn most_items_before(&self) -> u64 {
-        self.before[0].0.max(self.before[1].0)
+    pub fn items_before(&self) -> [u64; 2] {
+        self.before.map(|(items, _)| items)
     }
 }
