@@ -111,7 +111,8 @@ fn export(options: &Options) -> Result<(), String> {
         (None, None) => return Err("either --from or --dir is needed".to_owned()),
     };
     let left_out = leave_out_others(&keyspace, &options.families);
-    let (filters, bytes) = write(&keyspace, &options.file)?;
+    let for_redis = !options.families.contains(&Family::Chain);
+    let (filters, bytes) = write(&keyspace, &options.file, for_redis)?;
     let mut text = format!("filters written to '{}': {filters}, {}\n", options.file.display(), amount(bytes));
     if left_out > 0 {
         text += &format!("left out: {} of other families\n", count(left_out, "filter"));
@@ -227,9 +228,9 @@ fn load_folder(folder: &Path, keyspace: &Keyspace) -> Result<u64, String> {
     Ok(0)
 }
 
-fn write(keyspace: &Arc<Keyspace>, path: &Path) -> Result<(u64, u64), String> {
+fn write(keyspace: &Arc<Keyspace>, path: &Path, for_redis: bool) -> Result<(u64, u64), String> {
     let snapshot = keyspace.snapshot(|| {}).map_err(|_| "the keys are in use".to_owned())?;
-    let options = save::Options { compress: true, checksum: true, plain: true, fields: Vec::new() };
+    let options = save::Options { compress: true, checksum: true, plain: for_redis, fields: Vec::new() };
     let progress = save::Progress::default();
     let look = || (progress.bytes.load(Ordering::Relaxed), 0);
     let bytes = watch("writing", look, || save::save(&RealFiles, path, snapshot, &options, &progress))
