@@ -131,11 +131,11 @@ fn advice(error: &LogError, log: &Path) -> String {
     let folder = origin::shell_word(log);
     match error {
         LogError::Damaged(_) => format!(
-            "; 'seendb check {folder}' tells more, 'load-damaged yes' or 'seendb check --fix {folder}' takes what comes before \
+            "; `seendb check {folder}` tells more, 'load-damaged yes' or `seendb check --fix {folder}` takes what comes before \
              and keeps the rest beside it"
         ),
         LogError::Manifest(_) => format!(
-            "; 'seendb check --fix {folder}' makes the manifest again if the other files are whole; else move the folder away \
+            "; `seendb check --fix {folder}` makes the manifest again if the other files are whole; else move the folder away \
              and restore a backup"
         ),
         LogError::Io { .. } | LogError::Segment { .. } => {
@@ -358,7 +358,7 @@ impl Recovery {
             if is_segment && has_records().map_err(|error| in_file(&self.log.join(&name))(&error))? {
                 return Err(in_file(&self.log)(&format!(
                     "'{}' has changes, but there is no manifest that says what they belong to; put it back, or have \
-                     'seendb check --fix {}' make it again, or move the folder away to begin a new log",
+                     `seendb check --fix {}` make it again, or move the folder away to begin a new log",
                     name.display(),
                     origin::shell_word(&self.log)
                 )));
