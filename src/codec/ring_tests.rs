@@ -141,17 +141,13 @@ fn exports_in_steps_are_those_made_at_once() {
     }
 }
 
+fn three_links(capacity: u64) -> Settings {
+    Settings { capacity, error: 0.01, link_error: false, links: 3, mode: Mode::Count, idle: None, key: None }
+}
+
 /// A ring with an array that is large enough to begin with lists of bits.
 fn large_sample() -> Sample {
-    let settings = Settings {
-        capacity: 2_000_000,
-        error: 0.01,
-        link_error: false,
-        links: 3,
-        mode: Mode::Count,
-        idle: None,
-        key: None,
-    };
+    let settings = three_links(2_000_000);
     let (mut ring, mut items) = (Ring::new(settings, 1), Vec::new());
     for (link, many) in [30, 300, 20_000].into_iter().enumerate() {
         for i in 0..many {
@@ -476,15 +472,7 @@ fn ring_dumps_come_back_as_they_were() {
 
 /// A ring by count of about three chunks, with its bits well over half of a chunk each.
 fn large_ring() -> Ring {
-    let settings = Settings {
-        capacity: 1_600_000,
-        error: 0.01,
-        link_error: false,
-        links: 3,
-        mode: Mode::Count,
-        idle: None,
-        key: None,
-    };
+    let settings = three_links(1_600_000);
     let mut ring = Ring::new(settings, 1);
     add(&mut ring, 0..1_700_000);
     ring

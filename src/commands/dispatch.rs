@@ -61,6 +61,16 @@ pub(super) fn refused(error: &CommandError) -> Step {
     Ok(Some(Reply::Error(error.message())))
 }
 
+/// Has a byte string written piece by piece until this moment; `write` tells whether it was the last one.
+pub(super) fn write_bytes(bytes: &mut Vec<u8>, until: Instant, mut write: impl FnMut(&mut Vec<u8>) -> bool) -> Step {
+    while !write(bytes) {
+        if Instant::now() >= until {
+            return Ok(None);
+        }
+    }
+    Ok(Some(Reply::Bulk(std::mem::take(bytes).into())))
+}
+
 /// How far [`execute`] came.
 pub enum Progress {
     /// To the end of the batch, or to a command that ends the connection.

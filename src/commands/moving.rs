@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::bloom::Bounds;
 use super::chain::being_loaded;
 use super::context::Context;
-use super::dispatch::{LongCommand, Outcome, Step, Stop, refused};
+use super::dispatch::{LongCommand, Outcome, Step, Stop, refused, write_bytes};
 use super::error::CommandError;
 use super::table::{Argument, ArgumentKind, Command, Flags, Group, KeySpec};
 use super::words::{Words, is};
@@ -423,12 +423,7 @@ struct LongRingDump {
 
 impl LongCommand for LongRingDump {
     fn step(&mut self, _: &mut Context<'_>, _: Args<'_>, until: Instant) -> Step {
-        while !self.writer.step(&mut self.payload, COPIED_AT_ONCE) {
-            if Instant::now() >= until {
-                return Ok(None);
-            }
-        }
-        Ok(Some(Reply::Bulk(std::mem::take(&mut self.payload).into())))
+        write_bytes(&mut self.payload, until, |payload| self.writer.step(payload, COPIED_AT_ONCE))
     }
 }
 
@@ -449,12 +444,7 @@ impl LongCommand for LongDump {
                 return refused(&CommandError::InsufficientMemory { bytes });
             }
         }
-        while !writer.step(bloom, &mut self.payload, COPIED_AT_ONCE) {
-            if Instant::now() >= until {
-                return Ok(None);
-            }
-        }
-        Ok(Some(Reply::Bulk(std::mem::take(&mut self.payload).into())))
+        write_bytes(&mut self.payload, until, |payload| writer.step(bloom, payload, COPIED_AT_ONCE))
     }
 }
 

@@ -13,7 +13,7 @@ use crate::codec::ring_export::{ExportWriter, empty_export};
 use crate::codec::value::HalfRing;
 use crate::commands::bloom::Bounds;
 use crate::commands::context::Context;
-use crate::commands::dispatch::{LongCommand, Outcome, Step, Stop, refused};
+use crate::commands::dispatch::{LongCommand, Outcome, Step, Stop, refused, write_bytes};
 use crate::commands::error::CommandError;
 use crate::commands::words::{Words, is};
 use crate::filters::ring::Ring;
@@ -85,12 +85,7 @@ struct LongExport {
 
 impl LongCommand for LongExport {
     fn step(&mut self, _: &mut Context<'_>, _: Args<'_>, until: Instant) -> Step {
-        while !self.writer.step(&mut self.bytes, COPIED_AT_ONCE) {
-            if Instant::now() >= until {
-                return Ok(None);
-            }
-        }
-        Ok(Some(Reply::Bulk(std::mem::take(&mut self.bytes).into())))
+        write_bytes(&mut self.bytes, until, |bytes| self.writer.step(bytes, COPIED_AT_ONCE))
     }
 }
 
