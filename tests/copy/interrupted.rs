@@ -66,7 +66,7 @@ fn kill_until_done(pieces: &str, seed: u64) {
 }
 
 #[test]
-fn killed_runs_go_on_and_end_equal() {
+fn c135_killed_runs_go_on_and_end_equal() {
     kill_until_done("64mb", 1);
 }
 

@@ -186,7 +186,7 @@ fn old_snapshot(path: &Path) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn every_encoding_of_redisbloom_is_read() {
+fn c082_every_encoding_of_redisbloom_is_read() {
     let from = folder();
     let path = from.path().join("old.rdb");
     let payloads = old_snapshot(&path);
