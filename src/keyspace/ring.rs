@@ -196,12 +196,9 @@ pub fn entry_of(name: &[u8], life: Option<u64>, ring: Ring) -> Result<Entry, All
 /// would stay resident, half of them empty.
 fn spare_bytes(ring: &Ring) -> usize {
     const FIRST_ITEMS: u64 = 3;
-    match ring.parts.front() {
-        Some(first) if ring.parts.len() == 1 && first.items < FIRST_ITEMS.min(most_listed(&first.shape)) => {
-            (FIRST_ITEMS.min(most_listed(&first.shape)) - first.items) as usize * size_of::<u64>()
-        }
-        _ => 0,
-    }
+    let first = ring.parts.front().filter(|_| ring.parts.len() == 1);
+    let more = first.map_or(0, |first| FIRST_ITEMS.min(most_listed(&first.shape)).saturating_sub(first.items));
+    more as usize * size_of::<u64>()
 }
 
 /// Write an item to the ring of an entry.

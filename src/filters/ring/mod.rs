@@ -394,10 +394,8 @@ impl Ring {
         let Some(newest) = count.checked_sub(1).and_then(|index| self.parts.get(index)) else { return };
         let end = newest.slice.saturating_add(self.settings.links.into()).saturating_mul(self.settings.slice_ms());
         self.lost = self.lost.max(end).max(1);
-        match count {
-            // Most turns are those of small rings.
-            1 => drop(self.parts.pop_front().map(|part| self.retire(part))),
-            _ => self.retired.extend(self.parts.drain(..count)),
+        for _ in 0..count {
+            self.parts.pop_front().into_iter().for_each(|part| self.retire(part));
         }
     }
 
