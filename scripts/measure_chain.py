@@ -24,7 +24,6 @@ import argparse
 import array
 import contextlib
 import multiprocessing
-import os
 import random
 import re
 import signal
@@ -33,7 +32,7 @@ import sys
 import time
 
 from measure import OURS, Server, benchmark, encode, peer_module
-from measure_keys import Connection, batches, show_delays, warm
+from measure_keys import Connection, batches, run_parts, show_delays
 
 PORTS = (17191, 17192)
 RING = (b"CAPACITY", b"400", b"ERROR", b"0.02", b"LINKS", b"5", b"LINKERROR")
@@ -270,12 +269,7 @@ def main():
     if unknown:
         parser.error(f"no part {', '.join(sorted(unknown))}")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as an exception it ends the servers too
-    print(f"load of the machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores", flush=True)
-    if a.warm:
-        warm(a.warm)
-    parts = list(PARTS) if "all" in a.what else a.what
-    results = [PARTS[part](a) for part in parts]
-    sys.exit(0 if all(results) else 1)
+    run_parts(PARTS, a)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ demand was not met. The server is target/release/seendb of this repository, or -
 import argparse
 import mmap
 import os
+import pathlib
 import random
 import re
 import socket
@@ -352,7 +353,7 @@ def keep_in_place(pid, until):
     piece = bytearray(1 << 20)
     with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
         while time.monotonic() < until:
-            for line in open(f"/proc/{pid}/maps"):
+            for line in pathlib.Path(f"/proc/{pid}/maps").read_text().splitlines():
                 start, end = (int(word, 16) for word in line.split()[0].split("-"))
                 if line.split()[1][0] == "r" and "[v" not in line:
                     for at in range(start, end, len(piece)):

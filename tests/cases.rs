@@ -21,6 +21,8 @@ mod filling;
 mod in_process;
 #[path = "support/lasting.rs"]
 mod lasting;
+#[path = "cases/latency.rs"]
+mod latency;
 #[path = "cases/limits.rs"]
 mod limits;
 #[path = "cases/lives.rs"]

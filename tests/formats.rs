@@ -81,7 +81,7 @@ fn logs_of_all_releases_load_and_go_on() {
 }
 
 #[test]
-fn payloads_of_all_releases_are_restored() {
+fn c082_payloads_of_all_releases_are_restored() {
     for release in releases() {
         let place = Place::new(&["--save", ""]);
         let server = place.start();

@@ -111,6 +111,22 @@ fn a_client_that_does_not_read_does_not_hold_the_end_up_for_ever() {
     assert_eq!(server.wait_for_end().code(), Some(0), "{}", server.log());
 }
 
+/// Whoever reads only the reply hears what ends the server all the same.
+#[test]
+fn shutdown_that_cannot_save_says_what_to_do() {
+    let mut server = Server::with(&["--save", "60 1", "--dbfilename", "dump.rdb"]);
+    // Nothing can be put in the place of a folder with something in it.
+    std::fs::create_dir_all(server.dir().join("dump.rdb/inside")).unwrap();
+    let mut client = server.client();
+    client.cmd("BF.ADD k item");
+    let said = client.cmd("SHUTDOWN");
+    let text = said.error();
+    assert!(text.starts_with("ERR Errors trying to SHUTDOWN: "), "{text}");
+    assert!(text.ends_with("; SHUTDOWN FORCE or NOSAVE ends it all the same"), "{text}");
+    client.send(&encode(&["SHUTDOWN", "FORCE"]));
+    assert_eq!(server.wait_for_end().code(), Some(0), "{}", server.log());
+}
+
 #[test]
 fn shutdown_in_its_forms() {
     for line in ["SHUTDOWN", "shutdown nosave", "SHUTDOWN NOW", "SHUTDOWN FORCE", "SHUTDOWN NOSAVE NOW FORCE"] {

@@ -187,10 +187,18 @@ fn words_that_are_not_understood_are_told_with_status_2() {
         assert!(text.starts_with("error: ") || text.contains("Usage: seendb"), "{text}");
     }
     let refused = run_to(2, &["export", "f", "--families", "bf,cbf", "--dir", "d"]);
-    assert!(refused.contains("'cbf'") && refused.contains("[possible values: bf]"), "{refused}");
+    assert!(refused.contains("'cbf'") && refused.contains("[possible values: bf, chain]"), "{refused}");
     for tool in ["check", "import", "export"] {
         let help = run_to(0, &[tool, "--help"]);
         assert!(help.contains(&format!("seendb {tool}")) && help.contains("Exit status"), "{help}");
     }
+    for (args, usage) in [
+        (&["ingest", "--help"][..], "Usage: seendb ingest <COMMAND>"),
+        (&["ingest", "chain", "--help"], "Usage: seendb ingest chain [OPTIONS] --key-prefix <PREFIX> [FILE]"),
+    ] {
+        let help = run_to(0, args);
+        assert!(help.contains(usage), "{help}");
+    }
+    assert!(run_to(2, &["ingest", "chain"]).contains("Usage: seendb ingest chain --key-prefix <PREFIX>"));
     assert!(run_to(0, &["log", "cat", "--help"]).contains("redis-cli --pipe"));
 }

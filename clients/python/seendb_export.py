@@ -50,6 +50,10 @@ def siphash24(key, data):
 
 
 def check(data, head, kind, name):
+    if data is None:
+        raise TypeError(f"no export but None: with NEWER there is nothing newer, so keep the {name} that you have")
+    if isinstance(data, str):
+        raise TypeError("an export is bytes, not text: use a connection without decode_responses")
     if len(data) < head.size + 8 or data[:8] != b"SEENXPRT" or data[8:10] != bytes((1, kind)):
         raise ValueError(f"no export of a {name} in a known version")
     if xxhash.xxh3_64_intdigest(data[:-8]) != int.from_bytes(data[-8:], "little"):
@@ -58,12 +62,14 @@ def check(data, head, kind, name):
 
 def item_hash(item, key):
     item = item.encode() if isinstance(item, str) else item
+    if not isinstance(item, (bytes, bytearray, memoryview)):
+        raise TypeError(f"an item is bytes or text, not {type(item).__name__}: write a number as clients send it, str(item)")
     return siphash24(key, item) if key else xxhash.xxh3_64_intdigest(item)
 
 
 class ExportedCounting:
     def __init__(self, data):
-        """Reads an export; ValueError if it is none, or damaged."""
+        """Reads an export; ValueError if it is none, or damaged; TypeError if it is not bytes."""
         check(data, COUNTING_HEAD, 2, "counting filter")
         (_, _, _, hash_, self._hashes, _, self.version, self.items, self.capacity, self.error_rate,
          self._bits) = COUNTING_HEAD.unpack_from(data)
@@ -78,7 +84,7 @@ class ExportedCounting:
 
 class ExportedRing:
     def __init__(self, data):
-        """Reads an export; ValueError if it is none, or damaged."""
+        """Reads an export; ValueError if it is none, or damaged; TypeError if it is not bytes."""
         check(data, HEAD, 5, "ring")
         (_, _, _, hash_, mode, self.clock, _, self._links, count, _,
          self.version, self._slice_ms, self.time, self.capacity, self.error_rate) = HEAD.unpack_from(data)

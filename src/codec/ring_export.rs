@@ -119,7 +119,7 @@ impl<R: Borrow<Ring>> ExportWriter<R> {
             self.at = Place::Content(0);
         }
         while let (Place::Content(offset), true) = (self.at, out.len() < end) {
-            let part = self.left.end.checked_sub(1).filter(|index| self.left.contains(index)).map(|i| &ring.parts[i]);
+            let part = (!self.left.is_empty()).then(|| &ring.parts[self.left.end - 1]);
             let Some(part) = part else {
                 self.checksum.update(&out[start..]);
                 out.extend_from_slice(&self.checksum.digest().to_le_bytes());

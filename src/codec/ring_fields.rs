@@ -9,23 +9,18 @@
 use crate::filters::bits::AllocError;
 use crate::filters::item_hash::{HashKey, KEY_BYTES};
 use crate::filters::ring::bits::SharedBits;
+pub use crate::filters::ring::part::MOST_ITEMS;
 use crate::filters::ring::part::most_listed;
-use crate::filters::ring::settings::LINKS;
+use crate::filters::ring::settings::{LINKS, MOST_CAPACITY, MOST_SPAN_MS};
 use crate::filters::ring::shape::ArrayShape;
-use crate::filters::ring::{MOST_PARTS, Mode, Part, Ring, Settings, Store, Window};
+use crate::filters::ring::{MOST_PARTS, MOST_VERSION, Mode, Part, Ring, Settings, Store, Window};
 
-/// The latest moment that anything can carry, in milliseconds since 1970; also the greatest version.
+/// The latest moment that anything can carry, in milliseconds since 1970.
 pub const MOST_TIME: u64 = i64::MAX as u64;
-/// Items of one part; the sum over all parts fits a signed integer.
-pub const MOST_ITEMS: u64 = (1 << 47) - 1;
 /// Bytes of a hash in a list.
 pub const HASH_BYTES: usize = size_of::<u64>();
-/// A ring is made for at most 2^40 items in two links, and can then be given 1,024 of them.
-const MOST_CAPACITY: u64 = 1 << 51;
 /// The smallest error rate that a ring is made with: its arrays, the grown ones too, then have less than [`MOST_HASHES`] positions an item.
 const LEAST_ERROR: f64 = 1e-15;
-/// Milliseconds of ten years, the longest window; two links of it can become 1,024.
-const MOST_SPAN_MS: u64 = 315_360_000_000 * 1023;
 /// No array has more bits, nor is made for more items.
 const MOST_BITS: u64 = 1 << 62;
 const MOST_HASHES: u32 = 127;
@@ -150,7 +145,7 @@ impl RingHead {
     /// Whether a ring can have these figures; its settings are checked already.
     pub(super) fn is_sound(&self) -> bool {
         let timed = self.is_window() || (self.latest == 0 && self.lost <= 1);
-        timed && self.version <= MOST_TIME && self.latest <= MOST_TIME
+        timed && self.version <= MOST_VERSION && self.latest <= MOST_TIME
     }
 
     /// Most parts that the ring can have.

@@ -9,8 +9,9 @@ use super::ring_fields::{MOST_ITEMS, MOST_TIME};
 use super::ring_value::{RingError, RingValue, RingWriter, push_packed_ring};
 use crate::filters::item_hash::hash_item;
 use crate::filters::ring::bits::SharedBits;
-use crate::filters::ring::packed::{pack, packed_len};
-use crate::filters::ring::{Event, Mode, Part, Ring, Settings, Store, Window};
+use crate::filters::ring::packed::{PackedRing, PackedRingMut, pack, packed_len};
+use crate::filters::ring::settings::{MOST_CAPACITY, MOST_SPAN_MS};
+use crate::filters::ring::{Event, MOST_VERSION, Mode, Part, Ring, Settings, Store, Window};
 
 const NOW: u64 = 1_800_000_000_000;
 
@@ -140,17 +141,13 @@ fn exports_in_steps_are_those_made_at_once() {
     }
 }
 
+fn three_links(capacity: u64) -> Settings {
+    Settings { capacity, error: 0.01, link_error: false, links: 3, mode: Mode::Count, idle: None, key: None }
+}
+
 /// A ring with an array that is large enough to begin with lists of bits.
 fn large_sample() -> Sample {
-    let settings = Settings {
-        capacity: 2_000_000,
-        error: 0.01,
-        link_error: false,
-        links: 3,
-        mode: Mode::Count,
-        idle: None,
-        key: None,
-    };
+    let settings = three_links(2_000_000);
     let (mut ring, mut items) = (Ring::new(settings, 1), Vec::new());
     for (link, many) in [30, 300, 20_000].into_iter().enumerate() {
         for i in 0..many {
@@ -286,13 +283,14 @@ fn plain_ring() -> Ring {
     ring
 }
 
+fn as_window(ring: &mut Ring) {
+    ring.settings.mode = Mode::Window(Window { span_ms: 3000, bounded: true, by_events: false });
+    ring.latest = 9000;
+}
+
 #[test]
 fn rings_that_cannot_be_are_refused() {
     type Change = fn(&mut Ring);
-    let as_window: Change = |ring| {
-        ring.settings.mode = Mode::Window(Window { span_ms: 3000, bounded: true, by_events: false });
-        ring.latest = 9000;
-    };
     let whole: &[Change] = &[
         |ring| ring.settings.links = 1,
         |ring| ring.settings.links = 1025,
@@ -350,6 +348,57 @@ fn rings_that_cannot_be_are_refused() {
 
 /// What no value may have no dump may have.
 #[track_caller]
+/// Values at the limits stay within them whatever is done to them: else a file that was written could not be read.
+#[test]
+fn what_can_be_read_can_be_changed_and_read_again() {
+    type Change = fn(&mut Ring);
+    let extremes: [Change; 5] = [
+        |ring| ring.version = MOST_VERSION,
+        |ring| ring.settings.capacity = MOST_CAPACITY,
+        |ring| {
+            as_window(ring);
+            ring.settings.mode = Mode::Window(Window { span_ms: MOST_SPAN_MS, bounded: false, by_events: false });
+        },
+        |ring| {
+            ring.parts.pop_back();
+            let last = ring.parts.back_mut().unwrap();
+            (last.items, last.shape.capacity) = (MOST_ITEMS, 1 << 62);
+        },
+        |_| {},
+    ];
+    for (number, extreme) in extremes.into_iter().enumerate() {
+        let mut ring = plain_ring();
+        extreme(&mut ring);
+        let ring = read(&write(&ring)).unwrap();
+        let writes: [Change; 5] = [
+            |ring| add(ring, 1_000_000..1_000_003),
+            |ring| ring.rotate().unwrap(),
+            |ring| {
+                if ring.settings.with_links(1024).is_within_limits() {
+                    ring.set_links(1024, ring.latest);
+                }
+            },
+            |ring| ring.clear(),
+            |ring| {
+                let other = ring.clone();
+                ring.merge(&[&other], ring.latest, true).unwrap();
+            },
+        ];
+        for (index, write_some) in writes.into_iter().enumerate() {
+            let mut changed = ring.clone();
+            write_some(&mut changed);
+            let again = read(&write(&changed)).unwrap_or_else(|error| panic!("{number}, {index}: {error}"));
+            assert_same(&changed, &again);
+        }
+        if let Some(len) = packed_len(&ring) {
+            let mut payload = vec![0; len + 64];
+            pack(&ring, &mut payload);
+            let _ = PackedRingMut::new(&mut payload).insert(77, Event::default());
+            read(&write(&PackedRing::new(&payload).unpack().unwrap())).unwrap();
+        }
+    }
+}
+
 fn check_no_dump(ring: &Ring) {
     let header = RingDump::chunk(ring, 0).unwrap();
     assert_eq!(RingLoad::new(header.cursor, &header.data, u64::MAX).err(), Some(LoadError::Bad));
@@ -423,15 +472,7 @@ fn ring_dumps_come_back_as_they_were() {
 
 /// A ring by count of about three chunks, with its bits well over half of a chunk each.
 fn large_ring() -> Ring {
-    let settings = Settings {
-        capacity: 1_600_000,
-        error: 0.01,
-        link_error: false,
-        links: 3,
-        mode: Mode::Count,
-        idle: None,
-        key: None,
-    };
+    let settings = three_links(1_600_000);
     let mut ring = Ring::new(settings, 1);
     add(&mut ring, 0..1_700_000);
     ring

@@ -61,6 +61,16 @@ pub(super) fn refused(error: &CommandError) -> Step {
     Ok(Some(Reply::Error(error.message())))
 }
 
+/// Has a byte string written piece by piece until this moment; `write` tells whether it was the last one.
+pub(super) fn write_bytes(bytes: &mut Vec<u8>, until: Instant, mut write: impl FnMut(&mut Vec<u8>) -> bool) -> Step {
+    while !write(bytes) {
+        if Instant::now() >= until {
+            return Ok(None);
+        }
+    }
+    Ok(Some(Reply::Bulk(std::mem::take(bytes).into())))
+}
+
 /// How far [`execute`] came.
 pub enum Progress {
     /// To the end of the batch, or to a command that ends the connection.
@@ -143,7 +153,7 @@ pub fn execute(
 /// Ask for the keys of the requests from `first` on, where there are several.
 fn warm(context: &Context<'_>, (batch, buffer): (&Batch, &[u8]), first: usize) {
     let (keyspace, db) = (context.keyspace, context.session.db);
-    if batch.len() - first < 2 || !keyspace.is_cold(db) {
+    if batch.len() - first < 2 || context.session.transaction.is_some() || !keyspace.is_worth_warming(db) {
         return;
     }
     // Mostly the word behind the command is its key; if not, nothing comes of it.

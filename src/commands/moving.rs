@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::bloom::Bounds;
 use super::context::Context;
-use super::dispatch::{LongCommand, Outcome, Step, Stop, refused};
+use super::dispatch::{LongCommand, Outcome, Step, Stop, refused, write_bytes};
 use super::error::CommandError;
 use super::table::{Argument, ArgumentKind, Command, Flags, Group, KeySpec};
 use super::words::{Words, is};
@@ -432,12 +432,7 @@ struct LongRingDump {
 
 impl LongCommand for LongRingDump {
     fn step(&mut self, _: &mut Context<'_>, _: Args<'_>, until: Instant) -> Step {
-        while !self.writer.step(&mut self.payload, COPIED_AT_ONCE) {
-            if Instant::now() >= until {
-                return Ok(None);
-            }
-        }
-        Ok(Some(Reply::Bulk(std::mem::take(&mut self.payload).into())))
+        write_bytes(&mut self.payload, until, |payload| self.writer.step(payload, COPIED_AT_ONCE))
     }
 }
 
@@ -461,12 +456,7 @@ impl LongCommand for LongDump {
                 self.writer.insert(writer)
             }
         };
-        while !writer.step(&value, &mut self.payload) {
-            if Instant::now() >= until {
-                return Ok(None);
-            }
-        }
-        Ok(Some(Reply::Bulk(std::mem::take(&mut self.payload).into())))
+        write_bytes(&mut self.payload, until, |payload| writer.step(&value, payload))
     }
 }
 

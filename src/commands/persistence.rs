@@ -236,7 +236,10 @@ struct Ending(Arc<Job>);
 impl LongCommand for Ending {
     fn step(&mut self, context: &mut Context<'_>, _: Args<'_>, _: Instant) -> Step {
         Ok(Some(match self.0.outcome()? {
-            Err(reason) => Reply::Error(format!("ERR Errors trying to SHUTDOWN: {reason}").into()),
+            Err(reason) => Reply::Error(
+                format!("ERR Errors trying to SHUTDOWN: {reason}; SHUTDOWN FORCE or NOSAVE ends it all the same")
+                    .into(),
+            ),
             Ok(_) => {
                 // As in Redis the end of the connection is the answer.
                 context.session.closing = true;

@@ -143,6 +143,13 @@ fn in_words(
     }
 }
 
+/// A year.
+const FAR_AHEAD_MICROS: u64 = 365 * 86_400_000_000;
+
+fn now_micros() -> u64 {
+    UNIX_EPOCH.elapsed().map_or(1, |time| time.as_micros() as u64)
+}
+
 /// Where the versions of new rings begin: with the time in microseconds, or above what a ring that was written faster than that
 /// had reached. So a key made anew is newer than the one before.
 #[derive(Default)]
@@ -155,15 +162,15 @@ impl Versions {
     /// The version of a ring that is made now.
     #[must_use]
     pub fn begin(&self) -> u64 {
-        let now = UNIX_EPOCH.elapsed().map_or(1, |time| time.as_micros() as u64);
-        now.max(self.ahead.load(Ordering::Relaxed) + 1)
+        now_micros().max(self.ahead.load(Ordering::Relaxed) + 1)
     }
 
     /// A ring has this version now, by a clock of milliseconds.
     #[inline]
     pub fn note(&self, version: u64, clock: u64) {
-        // Mostly it is behind: the ring is older than a millisecond, and writes take longer than a microsecond.
-        if version / 1000 >= clock {
+        // Mostly it is behind: the ring is older than a millisecond, and writes take longer than a microsecond. One from elsewhere may
+        // be far ahead, and is that ring's own affair.
+        if version / 1000 >= clock && version < now_micros().saturating_add(FAR_AHEAD_MICROS) {
             self.ahead.fetch_max(version, Ordering::Relaxed);
         }
     }
@@ -189,12 +196,9 @@ pub fn entry_of(name: &[u8], life: Option<u64>, ring: Ring) -> Result<Entry, All
 /// would stay resident, half of them empty.
 fn spare_bytes(ring: &Ring) -> usize {
     const FIRST_ITEMS: u64 = 3;
-    match ring.parts.front() {
-        Some(first) if ring.parts.len() == 1 && first.items < FIRST_ITEMS.min(most_listed(&first.shape)) => {
-            (FIRST_ITEMS.min(most_listed(&first.shape)) - first.items) as usize * size_of::<u64>()
-        }
-        _ => 0,
-    }
+    let first = ring.parts.front().filter(|_| ring.parts.len() == 1);
+    let more = first.map_or(0, |first| FIRST_ITEMS.min(most_listed(&first.shape)).saturating_sub(first.items));
+    more as usize * size_of::<u64>()
 }
 
 /// Write an item to the ring of an entry.
@@ -324,4 +328,20 @@ fn replace(entry: &mut Entry, ring: Ring) -> Result<(), AllocError> {
     new.as_ref().set_stamp(old.stamp());
     *entry = new;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A version that came from elsewhere does not move those of other rings to where they end.
+    #[test]
+    fn new_rings_begin_near_the_clock() {
+        let (versions, clock) = (Versions::default(), now_micros() / 1000);
+        versions.note(u64::MAX >> 1, clock);
+        assert!(versions.begin() < now_micros() + 1000);
+        let ahead = now_micros() + 5_000_000;
+        versions.note(ahead, clock);
+        assert_eq!(versions.begin(), ahead + 1);
+    }
 }

@@ -8,28 +8,36 @@
 use parking_lot::RwLockReadGuard;
 use smallvec::SmallVec;
 
+use super::Keyspace;
 use super::shard::Shard;
 use super::table::{NameHash, Table};
-use super::{Keyspace, shard_index};
 use crate::filters::bits::{prefetch, prefetch_at};
 
 /// Keys that are asked for together: more would push each other out of the smallest cache.
 pub const WARMED_TOGETHER: usize = 16;
+/// Longer names take long to hash.
+const LONGEST_NAME_BYTES: usize = 1024;
 /// As long as there are fewer keys they are in a cache.
 const FEWEST_KEYS: i64 = 20_000;
 
 impl Keyspace {
     /// Whether it is worth it to [`warm`](Self::warm) keys of this database.
     #[must_use]
-    pub fn is_cold(&self, db: usize) -> bool {
-        self.common.figures.keys[db].load(std::sync::atomic::Ordering::Relaxed) >= FEWEST_KEYS
+    pub fn is_worth_warming(&self, db: usize) -> bool {
+        // Elsewhere there are no prefetches, and all of it would only be done twice.
+        cfg!(target_arch = "x86_64")
+            && self.common.figures.keys[db].load(std::sync::atomic::Ordering::Relaxed) >= FEWEST_KEYS
     }
 
     /// Have the first [`WARMED_TOGETHER`] of these names' keys on their way into the cache, those whose shards nobody is writing to.
     /// Nothing depends on it.
     pub fn warm<'n>(&self, db: usize, names: impl Iterator<Item = &'n [u8]>) {
-        let hashes: SmallVec<[NameHash; WARMED_TOGETHER]> =
-            names.take(WARMED_TOGETHER).map(|name| self.common.hash(name)).collect();
+        let (mut hashes, mut last) = (SmallVec::<[NameHash; WARMED_TOGETHER]>::new(), None);
+        for name in names.take(WARMED_TOGETHER).filter(|name| name.len() <= LONGEST_NAME_BYTES) {
+            if last.replace(name) != Some(name) {
+                hashes.push(self.common.hash(name));
+            }
+        }
         for hash in &hashes {
             let shard = self.shard(*hash);
             prefetch(shard);
@@ -37,7 +45,7 @@ impl Keyspace {
             prefetch_at(shard.data_ptr().cast::<u8>().wrapping_add(table));
         }
         let locked: SmallVec<[(NameHash, RwLockReadGuard<'_, Shard>); WARMED_TOGETHER]> =
-            hashes.iter().filter_map(|hash| Some((*hash, self.shards[shard_index(*hash)].0.try_read()?))).collect();
+            hashes.iter().filter_map(|hash| Some((*hash, self.shard(*hash).try_read()?))).collect();
         let tables = || locked.iter().map(|(hash, shard)| (*hash, &shard.tables[db]));
         tables().for_each(|(hash, table)| table.prefetch_directory(hash));
         tables().for_each(|(hash, table)| table.prefetch(hash));
@@ -57,11 +65,11 @@ mod tests {
         let keyspace = Keyspace::default();
         let names: Vec<_> = (0..FEWEST_KEYS).map(|number| format!("key:{number}").into_bytes()).collect();
         for name in &names {
-            assert!(!keyspace.is_cold(3));
+            assert!(!keyspace.is_worth_warming(3));
             let entry = Entry::packed_bloom(name, None, 100, |_| {}).unwrap();
             keyspace.write(3, name, |cell| cell.insert(entry)).ok().unwrap();
         }
-        assert!(keyspace.is_cold(3) && !keyspace.is_cold(0));
+        assert!(keyspace.is_worth_warming(3) && !keyspace.is_worth_warming(0));
         keyspace.warm(0, names.iter().map(Vec::as_slice));
         keyspace.write(3, &names[5], |_| keyspace.warm(3, names.iter().map(Vec::as_slice))).ok().unwrap();
         keyspace.warm(3, [&b""[..], &[7; 70_000]].into_iter());

@@ -131,11 +131,11 @@ fn advice(error: &LogError, log: &Path) -> String {
     let folder = origin::shell_word(log);
     match error {
         LogError::Damaged(_) => format!(
-            "; 'seendb check {folder}' tells more, 'load-damaged yes' or 'seendb check --fix {folder}' takes what comes before \
+            "; `seendb check {folder}` tells more, 'load-damaged yes' or `seendb check --fix {folder}` takes what comes before \
              and keeps the rest beside it"
         ),
         LogError::Manifest(_) => format!(
-            "; 'seendb check --fix {folder}' makes the manifest again if the other files are whole; else move the folder away \
+            "; `seendb check --fix {folder}` makes the manifest again if the other files are whole; else move the folder away \
              and restore a backup"
         ),
         LogError::Io { .. } | LogError::Segment { .. } => {
@@ -146,6 +146,13 @@ fn advice(error: &LogError, log: &Path) -> String {
 
 fn count(number: u64, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
+
+/// The shell's command that gives a file or folder another name.
+fn move_aside(path: &Path, moment: u64) -> String {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let other = path.with_file_name(format!("{name}.aside-{moment}"));
+    format!("mv {} {}", origin::shell_word(path), origin::shell_word(&other))
 }
 
 fn in_file(path: &Path) -> impl Fn(&dyn Display) -> RecoveryError {
@@ -179,6 +186,16 @@ impl Recovery {
             if self.appendonly {
                 self.refuse_log_without_manifest()?;
             }
+            if let Some(log) = self.log_of_redis() {
+                let text = format!(
+                    "'{}' is the append-only log of a Redis, which is not read, and may have what a snapshot lacks: start that                      Redis on it once more and send it BGSAVE, then take its dump.rdb alone, or use 'seendb copy' between the two",
+                    log.display()
+                );
+                if self.appendonly {
+                    return Err(RecoveryError(format!("{text}; or move it away to begin without it")));
+                }
+                warnings.push(text);
+            }
             return self.load_snapshot(snapshot.as_ref(), keyspace, progress, warnings);
         };
         let choice = match self.appendonly {
@@ -190,7 +207,11 @@ impl Recovery {
                 let loaded = self.load_snapshot(snapshot.as_ref(), keyspace, progress, warnings)?;
                 Ok(Loaded { log_left: Some(left), ..loaded })
             }
-            Choice::Log { has_more } => Ok(Loaded { has_more, ..self.load_log(reader, keyspace, progress, warnings)? }),
+            Choice::Log { has_more } => {
+                let loaded = self.load_log(reader, snapshot.as_ref(), keyspace, progress, warnings)?;
+                // What a damaged base has lost may be in the snapshot.
+                Ok(Loaded { has_more: has_more || loaded.wants_base, ..loaded })
+            }
         }
     }
 
@@ -280,33 +301,41 @@ impl Recovery {
 
     /// Neither the log nor the snapshot has all: only the operator can say which counts.
     fn two_histories(&self, manifest: &Manifest, snapshot: &SnapshotHead, written: u64) -> RecoveryError {
-        let keys = |path: &Path| {
-            let walked = self
-                .files
-                .open(path)
-                .ok()
-                .and_then(|file| read::walk(&*file, true, &read::Progress::default(), &mut |_| {}).ok());
-            walked.map_or_else(|| "an unknown number of keys".to_owned(), |report| count(report.keys, "key"))
-        };
-        let base = manifest.base.as_ref().map_or_else(|| "no keys".to_owned(), |base| keys(&self.log.join(&base.file)));
+        let base = manifest.base.as_ref();
+        let base = base.map_or_else(|| "no keys".to_owned(), |base| self.keys_in(&self.log.join(&base.file)));
         let changes = self.records_in_log().map_or_else(|_| "changes".to_owned(), |records| count(records, "change"));
-        let aside = |path: &Path| {
-            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            let other = path.with_file_name(format!("{name}.aside-{}", snapshot.moment));
-            format!("mv {} {}", origin::shell_word(path), origin::shell_word(&other))
-        };
+        let aside = |path| move_aside(path, snapshot.moment);
         RecoveryError(format!(
             "cannot tell which data count: '{}' ({}, saved {}) is later than the log in '{}' (begun with {base}, {changes} \
              since, last written {}), but lacks some of it; nothing was changed. To load the log: {}; to load the snapshot \
              instead: {}; then start again",
             self.snapshot.display(),
-            keys(&self.snapshot),
+            self.keys_in(&self.snapshot),
             origin::utc(snapshot.moment),
             self.log.display(),
             origin::utc(written),
             aside(&self.snapshot),
             aside(&self.log),
         ))
+    }
+
+    /// How many keys a snapshot has, as words.
+    fn keys_in(&self, path: &Path) -> String {
+        let file = self.files.open(path).ok();
+        let walked = file.and_then(|file| read::walk(&*file, true, &read::Progress::default(), &mut |_| {}).ok());
+        walked.map_or_else(|| "an unknown number of keys".to_owned(), |report| count(report.keys, "key"))
+    }
+
+    /// What else there is to load than a log whose base is damaged.
+    fn instead(&self, snapshot: Option<&SnapshotHead>) -> String {
+        let Some(snapshot) = snapshot else { return String::new() };
+        format!(
+            ". There is also '{}' ({}, saved {}): to load that instead: {}; then start again",
+            self.snapshot.display(),
+            self.keys_in(&self.snapshot),
+            origin::utc(snapshot.moment),
+            move_aside(&self.log, snapshot.moment)
+        )
     }
 
     fn records_in_log(&self) -> Result<u64, LogError> {
@@ -329,13 +358,23 @@ impl Recovery {
             if is_segment && has_records().map_err(|error| in_file(&self.log.join(&name))(&error))? {
                 return Err(in_file(&self.log)(&format!(
                     "'{}' has changes, but there is no manifest that says what they belong to; put it back, or have \
-                     'seendb check --fix {}' make it again, or move the folder away to begin a new log",
+                     `seendb check --fix {}` make it again, or move the folder away to begin a new log",
                     name.display(),
                     origin::shell_word(&self.log)
                 )));
             }
         }
         Ok(())
+    }
+
+    /// A file or folder in which a Redis keeps its own log.
+    fn log_of_redis(&self) -> Option<PathBuf> {
+        let is_of_redis = |name: &PathBuf| name.to_string_lossy().contains(".aof");
+        let single = self.snapshot.with_file_name("appendonly.aof");
+        match self.files.list(&self.log).unwrap_or_default().iter().any(is_of_redis) {
+            true => Some(self.log.clone()),
+            false => self.files.open(&single).ok().map(|_| single),
+        }
     }
 
     fn unreadable(&self, error: &LogError) -> RecoveryError {
@@ -484,7 +523,8 @@ impl Recovery {
     fn tell(&self, path: &Path, report: &Report, warnings: &mut Vec<String>) {
         let path = path.display();
         for (kind, count) in &report.skipped {
-            warnings.push(format!("'{path}': {count} keys of type {kind} were stepped over"));
+            let keys = self::count(*count, "key");
+            warnings.push(format!("'{path}': {keys} of type {kind} stepped over"));
         }
         for loss in &report.dropped.listed {
             warnings.push(format!("'{path}': damaged, not loaded: {loss}"));
@@ -498,6 +538,7 @@ impl Recovery {
     fn load_log(
         &self,
         mut reader: LogReader,
+        snapshot: Option<&SnapshotHead>,
         keyspace: &Keyspace,
         progress: &LoadProgress,
         mut warnings: Vec<String>,
@@ -514,7 +555,14 @@ impl Recovery {
                     origin::shell_word(&self.log)
                 )));
             }
-            let report = self.read(&path, keyspace, None, &progress.snapshot)?;
+            let report = self
+                .read(&path, keyspace, None, &progress.snapshot)
+                .map_err(|error| RecoveryError(error.0 + &self.instead(snapshot)))?;
+            if let (0, Some(loss)) = (report.keys, report.dropped.listed.first()) {
+                let folder = origin::shell_word(&self.log);
+                let text = format!("nothing in it is sound: {loss}; move {folder} away and restore a backup");
+                return Err(in_file(&path)(&(text + &self.instead(snapshot))));
+            }
             self.tell(&path, &report, &mut warnings);
             if report.dropped.count > 0 {
                 self.keep_damaged(&path, &mut warnings)?;

@@ -357,7 +357,7 @@ impl<S: Stream> Connection<'_, S> {
     }
 
     /// Wait until the replies so far may leave. If that cannot be said of them, they become errors.
-    /// Whether it can.
+    /// Tells whether that can be said.
     async fn confirm(&mut self) -> bool {
         let Some(unconfirmed) = self.unconfirmed.take() else { return true };
         let log = &self.shared.durability.live;
@@ -399,7 +399,8 @@ impl<S: Stream> Connection<'_, S> {
         for piece in bytes.chunks(PIECE_BYTES) {
             self.held -= piece.len();
             self.output().extend(piece);
-            self.write_all().await?;
+            // Who sends more meanwhile before he reads must get rid of it.
+            self.write_some().await?;
             tokio::task::yield_now().await;
         }
         self.output().extend(b"\r\n");

@@ -15,6 +15,7 @@ use super::waiting::block_on;
 use crate::persist::log::LogWriter;
 use crate::persist::recovery::{Loaded, Recovery, Source};
 use crate::persist::snapshot::save::is_temporary;
+use crate::tools::meter::count;
 
 /// How often the log tells how far the loading is.
 const TELL_EVERY: Duration = Duration::from_secs(5);
@@ -45,10 +46,10 @@ async fn tell_progress(durability: &Durability) {
         }
         let (done, bytes) = (durability.load.bytes_done(), durability.load.bytes());
         tracing::info!(
-            "loading: {} of {} MiB, {} keys, about {} s left",
+            "loading: {} of {} MiB, {}, about {} s left",
             done >> 20,
             bytes >> 20,
-            durability.load.snapshot.keys(),
+            count(durability.load.snapshot.keys(), "key"),
             seconds_left(durability)
         );
     }
@@ -88,10 +89,14 @@ pub(super) fn load_all(durability: &Arc<Durability>) -> Result<(), String> {
     let from = match &loaded.source {
         Source::Nothing => "no file, as there is neither a snapshot nor a log".to_owned(),
         Source::Snapshot => format!("'{}'", recovery.snapshot.display()),
-        Source::Log(_) => format!("the log in '{}', not the snapshot", recovery.log.display()),
+        Source::Log(_) => {
+            let other = if recovery.snapshot.exists() { ", not the snapshot" } else { "" };
+            format!("the log in '{}'{other}", recovery.log.display())
+        }
     };
     let seconds = durability.started.elapsed().as_secs_f64();
-    tracing::info!("{keys} keys loaded in {seconds:.3} s from {from}");
+    let keys = count(keys as u64, "key");
+    tracing::info!("{keys} loaded in {seconds:.3} s from {from}");
     {
         let mut state = durability.state.lock();
         (state.has_more, state.foreign_log) = (loaded.has_more, loaded.log_left);

@@ -16,9 +16,11 @@ use clap::{Parser, ValueEnum};
 
 use super::address::Address;
 use super::client::Client;
+use super::keys::for_each_key;
 use super::meter::{amount, count, watch};
 use super::pinned::pin;
 use crate::keyspace::Keyspace;
+use crate::keyspace::entry::Kind;
 use crate::persist::files::{Files as _, RealFiles};
 use crate::persist::log::manifest;
 use crate::persist::recovery::{LoadProgress, Recovery, Source};
@@ -27,8 +29,10 @@ use crate::persist::snapshot::{read, save};
 const LONG_ABOUT: &str = "\
 Write the filters of a live SeenDB, or of a data folder, into a snapshot that Redis with RedisBloom loads.
 
-The snapshot has RDB version 10, which Redis 7.0 and later and Valkey read; filters are in RedisBloom's own
-encoding, with their lives. Put it where the server expects its dump.rdb, with 'appendonly no', and start it.";
+With '--families bf' the snapshot has RDB version 10, which Redis 7.0 and later and Valkey read; filters are in
+RedisBloom's own encoding, with their lives. Put it where the server expects its dump.rdb, with 'appendonly no', and
+start it. Other families ('cbf', 'dlcbf', and 'chain' with the profiles of rings) are left out unless they are asked
+for; a file with any of them is for SeenDB alone.";
 
 const AFTER_HELP: &str = "\
 A live server takes a snapshot for it, as for a replica (SYNC); it serves on meanwhile, and its user needs
@@ -41,8 +45,28 @@ Exit status: 0 if the file is written, 1 otherwise, 2 if the words are not under
 /// A kind of filters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Family {
-    /// Bloom filters.
+    /// Bloom filters, which Redis with RedisBloom loads.
     Bf,
+    /// Counting Bloom filters, which only SeenDB loads.
+    Cbf,
+    /// D-left counting filters, which only SeenDB loads.
+    Dlcbf,
+    /// Rings and their profiles, which only SeenDB loads.
+    Chain,
+}
+
+impl Family {
+    /// That of a value.
+    fn of(kind: Kind) -> Option<Self> {
+        match kind {
+            Kind::Bloom => Some(Self::Bf),
+            Kind::Counting => Some(Self::Cbf),
+            Kind::Dleft => Some(Self::Dlcbf),
+            Kind::Ring => Some(Self::Chain),
+            #[cfg(test)]
+            Kind::Opaque => None,
+        }
+    }
 }
 
 /// `seendb export`.
@@ -95,16 +119,39 @@ fn export(options: &Options) -> Result<(), String> {
         (None, Some(folder)) => load_folder(folder, &keyspace)?,
         (None, None) => return Err("either --from or --dir is needed".to_owned()),
     };
-    // There is one family so far, and all that is loaded is of it.
-    debug_assert_eq!(options.families.first(), Some(&Family::Bf));
-    let (filters, bytes) = write(&keyspace, &options.file)?;
+    let left_out = leave_out_others(&keyspace, &options.families);
+    let for_redis = options.families.iter().all(|&family| family == Family::Bf);
+    let (filters, bytes) = write(&keyspace, &options.file, for_redis)?;
     let mut text = format!("filters written to '{}': {filters}, {}\n", options.file.display(), amount(bytes));
+    if left_out > 0 {
+        text += &format!("left out: {} of other families\n", count(left_out, "filter"));
+    }
     if skipped > 0 {
         text += &format!("stepped over: {} of other types\n", count(skipped, "key"));
     }
     // Who does not read it gets the exit status.
     let _ = std::io::stdout().write_all(text.as_bytes());
     Ok(())
+}
+
+/// Takes out what is of other families; how many filters.
+fn leave_out_others(keyspace: &Keyspace, families: &[Family]) -> u64 {
+    let (mut others, wanted) = (Vec::new(), |family| families.contains(&family));
+    let _ = for_each_key(keyspace, |db, entry| {
+        if !entry.kind().and_then(Family::of).is_some_and(wanted) {
+            others.push((db, entry.name().to_vec()));
+        }
+        Ok::<_, ()>(())
+    });
+    for (db, name) in &others {
+        let taken = keyspace.write(*db, name, |cell| cell.take().is_some());
+        debug_assert!(taken.is_ok_and(|taken| taken), "nobody else uses these keys");
+    }
+    if !wanted(Family::Chain) {
+        let profiles = keyspace.profiles();
+        profiles.all().iter().for_each(|(prefix, _)| _ = profiles.put(prefix, None));
+    }
+    others.len() as u64
 }
 
 /// A file that goes when it is not needed any more.
@@ -141,7 +188,20 @@ fn load_snapshot(path: &Path, keyspace: &Keyspace) -> Result<u64, String> {
     let progress = read::Progress::default();
     let look = || (progress.bytes_done(), progress.bytes());
     let report = watch("reading", look, || read::load(&*file, keyspace, &options, &progress));
-    Ok(report.map_err(|error| error.to_string())?.skipped.values().sum())
+    let hint = |error: &read::LoadError| match error {
+        read::LoadError::Damage(_) => WAY_OUT,
+        _ => "",
+    };
+    Ok(report.map_err(|error| format!("{error}{}", hint(&error)))?.skipped.values().sum())
+}
+
+/// What to do about damage: an export with holes would be taken for a whole one.
+const WAY_OUT: &str = "\nAn export takes no damaged files ('load-damaged' is a server's). 'seendb import SNAPSHOT --load-damaged --dir FOLDER' \
+                       takes what is sound of a snapshot, or of a log's base, into an empty FOLDER, which can be exported.";
+
+/// The same, if the reason is one that a server's `load-damaged` would let pass.
+fn way_out(reason: &str) -> &'static str {
+    if reason.contains("load-damaged") { WAY_OUT } else { "" }
 }
 
 /// Takes the filters of a data folder, as a server would at its start.
@@ -169,16 +229,17 @@ fn load_folder(folder: &Path, keyspace: &Keyspace) -> Result<u64, String> {
     };
     let progress = LoadProgress::default();
     let look = || (progress.bytes_done(), progress.bytes());
-    let loaded = watch("reading", look, || recovery.run(keyspace, &progress)).map_err(|error| error.to_string())?;
+    let loaded = watch("reading", look, || recovery.run(keyspace, &progress))
+        .map_err(|error| format!("{error}{}", way_out(&error.to_string())))?;
     keyspace.hold_lives(true);
     loaded.warnings.iter().for_each(|warning| eprintln!("seendb export: {warning}"));
     debug_assert!(!matches!(loaded.source, Source::Nothing), "there was a log");
     Ok(0)
 }
 
-fn write(keyspace: &Arc<Keyspace>, path: &Path) -> Result<(u64, u64), String> {
+fn write(keyspace: &Arc<Keyspace>, path: &Path, for_redis: bool) -> Result<(u64, u64), String> {
     let snapshot = keyspace.snapshot(|| {}).map_err(|_| "the keys are in use".to_owned())?;
-    let options = save::Options { compress: true, checksum: true, plain: true, fields: Vec::new() };
+    let options = save::Options { compress: true, checksum: true, plain: for_redis, fields: Vec::new() };
     let progress = save::Progress::default();
     let look = || (progress.bytes.load(Ordering::Relaxed), 0);
     let bytes = watch("writing", look, || save::save(&RealFiles, path, snapshot, &options, &progress))
@@ -197,7 +258,7 @@ mod tests {
         let parse = |more: &[&str]| Options::try_parse_from([&["seendb export", "f"], more].concat());
         assert!(parse(&["--families", "bf", "--dir", "d"]).is_ok());
         let refused = parse(&["--families", "bf,cf", "--dir", "d"]).unwrap_err().to_string();
-        assert!(refused.contains("'cf'") && refused.contains("[possible values: bf]"), "{refused}");
+        assert!(refused.contains("'cf'") && refused.contains("[possible values: bf, chain]"), "{refused}");
         for wrong in
             [&["--dir", "d"][..], &["--families", "bf"], &["--families", "bf", "--dir", "d", "--from", "redis://a"]]
         {

@@ -50,7 +50,7 @@ const TOOLS: [Tool; 6] = [
     Tool { name: "copy", about: "Move Bloom filters between live servers, with their lives", run: copy::run },
     Tool { name: "check", about: "Say what snapshots and logs hold and what is damaged; repair logs", run: check::run },
     Tool { name: "log", about: "Print an append-only log as commands", run: log::run },
-    Tool { name: "import", about: "Take Bloom filters out of a snapshot of Redis, Valkey or SeenDB", run: import::run },
+    Tool { name: "import", about: "Take filters out of a snapshot of Redis, Valkey or SeenDB", run: import::run },
     Tool { name: "ingest", about: "Feed events, a line of JSON each, into rings of a live server", run: ingest::run },
     Tool { name: "export", about: "Write a snapshot that Redis with RedisBloom loads", run: export::run },
 ];

@@ -24,7 +24,7 @@ fn number(client: &mut Client, field: &str) -> u64 {
 
 /// `BGSAVE`, or `BGREWRITEAOF`, and wait for its end.
 #[track_caller]
-fn in_background(client: &mut Client, command: &str) {
+pub fn in_background(client: &mut Client, command: &str) {
     assert!(matches!(client.cmd(command), Value::Simple(_)), "{command} begins");
     let field = if command.starts_with("BGSAVE") { "rdb_bgsave_in_progress" } else { "aof_rewrite_in_progress" };
     wait_until(command, || info(client, field) == "0");

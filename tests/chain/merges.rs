@@ -45,6 +45,24 @@ fn above_a_links_capacity_only_with_force() {
     assert_eq!((known(&mut client, "a", 0..60), known(&mut client, "a", 1_000..1_060)), (60, 60));
     // The same once more gives nothing new, and so is not above what is there.
     assert!(client.cmd("CHAIN.MERGE a b") == "OK" && client.cmd("CHAIN.CARD a") == 120);
+    // What FORCE has put into a source needs it again: in a new key, in one with room, with others.
+    ring(&mut client, "room", "", 0..10);
+    for line in ["CHAIN.MERGE new a", "CHAIN.MERGE new b a", "CHAIN.MERGE room a", "CHAIN.MERGE room b a"] {
+        let refused = client.refused(line);
+        assert!(
+            refused.starts_with("ERR merged filter would hold about 12") && refused.ends_with(", use FORCE"),
+            "{line}"
+        );
+    }
+    assert!(client.cmd("EXISTS new") == 0 && client.cmd("CHAIN.CARD room") == 10);
+    assert!(client.cmd("CHAIN.MERGE new a FORCE") == "OK" && client.cmd("CHAIN.CARD new") == 120);
+    for key in ["dual", "twin"] {
+        ring(&mut client, key, "DUAL", 0..0);
+        client.call(&with_items(&format!("CHAIN.MADD {key}"), if key == "dual" { 0..450 } else { 1_000..1_450 }));
+    }
+    assert!(client.cmd("CHAIN.MERGE dual twin FORCE") == "OK");
+    assert!(client.refused("CHAIN.MERGE second dual").ends_with(", use FORCE"));
+    client.cmd("DEL dual twin new room");
     // FORCE is a word only at the end and behind a source.
     assert!(client.cmd("CHAIN.MERGE a FORCE") == "OK", "a missing source of that name");
     ring(&mut client, "FORCE", "", 3_000..3_010);
@@ -235,7 +253,7 @@ fn large_rings() {
         (known(&mut client, "a", 0..150_000), known(&mut client, "a", 1_000_000..1_150_000)),
         (150_000, 150_000)
     );
-    let made = client.interrupted(&["CHAIN.MERGE", "new", "a"], || assert!(other.waits("CHAIN.ADD new x")));
+    let made = client.interrupted(&["CHAIN.MERGE", "new", "a", "FORCE"], || assert!(other.waits("CHAIN.ADD new x")));
     assert!(made == "OK" && client.cmd("TTL new") == -1);
     // In a transaction too.
     client.cmd("MULTI");

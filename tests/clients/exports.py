@@ -60,6 +60,19 @@ def check_hashes():
     return len(rows)
 
 
+def check_mistakes(ring):
+    for what, mistake in (("nothing newer", lambda: ExportedRing(None)), ("without decode_responses", lambda: ExportedRing("text")),
+                          ("bytes or text, not int", lambda: 5 in ring)):
+        try:
+            mistake()
+        except TypeError as error:
+            if what in str(error):
+                continue
+            raise SystemExit(f"{what!r} is not in {error}")
+        raise SystemExit(f"{what}: no error")
+
+
 exports = sorted(pathlib.Path(sys.argv[1]).glob("*.export"))
+check_mistakes(ExportedRing(exports[0].read_bytes()))
 items = sum(check_answers(path) for path in exports)
 print(f"{len(exports)} exports, {items} items, {check_hashes()} hashes: equal answers")

@@ -5,7 +5,7 @@ use super::{all_seen, assert_same, copy_all, copy_fails, make_random, seen, tool
 use std::time::Duration;
 
 #[test]
-fn filters_go_from_redis_to_seendb_and_back() {
+fn c135_filters_go_from_redis_to_seendb_and_back() {
     let count = std::env::var("SEENDB_COPY_FILTERS").map_or(300, |count| count.parse().expect("a number"));
     let (first, ours, last) = (Server::peer(), Server::start(), Server::peer());
     let mut client = first.client();

@@ -66,7 +66,7 @@ fn kill_until_done(pieces: &str, seed: u64) {
 }
 
 #[test]
-fn killed_runs_go_on_and_end_equal() {
+fn c135_killed_runs_go_on_and_end_equal() {
     kill_until_done("64mb", 1);
 }
 
@@ -96,13 +96,37 @@ fn a_lost_connection_ends_the_run_and_the_next_goes_on() {
     assert!((1..500).contains(&there), "{there}");
     // The file belongs to the other address.
     let text = copy_fails(&url(from.port()), &url(to.port()), &resume);
-    assert!(text.contains("it belongs to a copy from"), "{text}");
+    assert!(text.contains("it belongs to a copy from") && text.contains("\nName another file, or delete"), "{text}");
     let port = between.port();
     drop(between);
     let between = Between::start_at(port, from.port(), |_| true);
     let text = copy_all(&url(between.port()), &url(to.port()), &resume);
     assert!(text.contains(&format!("copied by an earlier run: {there}\n")), "{text}");
     assert_same(&all_seen(&mut source), &all_seen(&mut to.client()));
+}
+
+#[test]
+fn what_the_target_has_lost_is_copied_again() {
+    let (from, to) = (Server::start(), Server::start());
+    let (mut source, random) = (from.client(), &mut Random::new(5));
+    for number in 0..250 {
+        make_random(&mut source, random, number);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("progress");
+    let resume = ["--resume", file.to_str().unwrap()];
+    copy_all(&url(from.port()), &url(to.port()), &resume);
+    // As after a restart of a target that had not saved all of it.
+    let names: Vec<Vec<u8>> = all_seen(&mut source).into_keys().collect();
+    let mut target = to.client();
+    let lost = &names[..100];
+    lost.iter().for_each(|name| assert_eq!(target.call(&[&b"DEL"[..], name]), 1));
+    let text = copy_all(&url(from.port()), &url(to.port()), &resume);
+    assert!(text.starts_with("filters copied: 100, ") && text.contains("copied by an earlier run: 150\n"), "{text}");
+    assert!(text.contains("not at the target any more, so copied again: 100\n"), "{text}");
+    assert_same(&all_seen(&mut source), &all_seen(&mut to.client()));
+    let text = copy_all(&url(from.port()), &url(to.port()), &resume);
+    assert!(text.starts_with("filters copied: 0, ") && text.contains("copied by an earlier run: 250\n"), "{text}");
 }
 
 #[test]

@@ -57,7 +57,7 @@ fn valkey(words: &[Vec<u8>]) -> Vec<u8> {
 }
 
 #[test]
-fn bits_of_valkey_bloom_are_not_moved_and_that_is_said() {
+fn c135_bits_of_valkey_bloom_are_not_moved_and_that_is_said() {
     let to = Server::start();
     let text = copy_fails(&url(fake(valkey)), &url(to.port()), &[]);
     assert!(text.contains("filters copied: 0, ") && text.contains("failed: 2\n"), "{text}");
@@ -69,7 +69,7 @@ fn bits_of_valkey_bloom_are_not_moved_and_that_is_said() {
 }
 
 #[test]
-fn empty_filters_of_valkey_bloom_have_its_settings() {
+fn c135_empty_filters_of_valkey_bloom_have_its_settings() {
     for to in [Server::start(), Server::peer()] {
         let mut client = to.client();
         let from = fake(valkey);

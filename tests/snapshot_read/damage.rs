@@ -73,6 +73,27 @@ fn cut_at_every_byte() {
     }
 }
 
+/// What was taken without a check is not called lost.
+#[test]
+fn the_keys_before_a_cut_are_not_lost() {
+    let file = marked();
+    let mut writer = Writer::new("REDIS0010");
+    writer.aux(b"seendb-ver", b"1").db(0).key(b"a", &numbered(1)).key(b"b", &numbered(2));
+    let one_block = writer.db(2).key(b"e", &numbered(5)).mark().end();
+    let last = find(&file, b"\x01f\x81");
+    for (bytes, kept, blocks) in
+        [(&file[..last + 5], "abcde", 2), (&one_block[..find(&one_block, b"\x01e\x81") + 5], "ab", 0)]
+    {
+        let (report, content) = salvaged(bytes);
+        assert_eq!((names(&content).as_str(), report.blocks), (kept, blocks));
+        let [loss] = &report.dropped.listed[..] else { panic!("one loss: {:?}", report.dropped) };
+        let keys = if blocks == 0 { "2 keys" } else { "1 key" };
+        assert!(loss.reason.starts_with("the file ends early; what comes before, from byte "), "{loss}");
+        assert!(loss.reason.ends_with(&format!(" on, could not be checked ({keys})")), "{loss}");
+        assert!(loss.to == bytes.len() as u64 && loss.to - loss.from < 40 && loss.keys == 0, "{loss}");
+    }
+}
+
 #[test]
 fn a_block_is_lost_with_its_keys_named() {
     let mut file = marked();
@@ -221,7 +242,7 @@ fn single_keys_that_cannot_be_taken() {
     let [unsound, twice, beyond] = reasons[..] else { panic!("three losses") };
     assert!(unsound.contains("not sound") && twice.contains("there before") && beyond.contains("a database"));
     let shown: Vec<_> = report.dropped.listed.iter().map(|loss| loss.to_string()).collect();
-    assert!(shown[0].ends_with("sub-filter 0 is not sound (1 keys)"), "{shown:?}");
+    assert!(shown[0].ends_with("sub-filter 0 is not sound (1 key)"), "{shown:?}");
 }
 
 /// Most losses are only counted.

@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::process::Command;
 
-use super::support::{Random, Server};
+use super::check::{copy_folder, flip};
+use super::support::{Random, Server, wait_until};
 use super::{Database, assert_all_same, everything, filters_wanted, make_filters, run_to, saved, text, url};
 
 /// Whether Redis' own checker finds nothing wrong.
@@ -49,6 +50,38 @@ fn a_live_server_is_exported() {
 }
 
 #[test]
+fn only_the_families_that_are_asked_for_are_exported() {
+    let server = Server::start();
+    let mut client = server.client();
+    make_filters(&mut client, &mut Random::new(92), 20);
+    let before = everything(&server);
+    for line in ["CHAIN.ADD ring item", "CHAIN.PROFILE SET seen: CAPACITY 50", "CHAIN.RESERVE large 0.01 1000000"] {
+        client.cmd(line);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out.rdb");
+    let words = |families| ["export", "--families", families, text(&path), "--replace"].map(str::to_owned);
+    let from = ["--from".to_owned(), url(&server)];
+    let run =
+        |families| run_to(0, &[&words(families)[..], &from].concat().iter().map(String::as_str).collect::<Vec<_>>());
+    let printed = run("bf");
+    assert!(
+        printed.contains("out.rdb': 20, ") && printed.contains("left out: 2 filters of other families"),
+        "{printed}"
+    );
+    check_loads(&path, &before);
+    let printed = run("chain");
+    assert!(printed.contains("out.rdb': 2, ") && printed.contains("left out: 20 filters"), "{printed}");
+    let restored = Server::on(&[(&path, "dump.rdb")], &[]);
+    let mut restored = restored.client();
+    assert_eq!(restored.cmd("DBSIZE"), 2);
+    assert_eq!(restored.cmd("CHAIN.EXISTS ring item"), 1);
+    assert!(restored.cmd("CHAIN.PROFILE GET seen:") == client.cmd("CHAIN.PROFILE GET seen:"));
+    let printed = run("bf,chain");
+    assert!(printed.contains("out.rdb': 22, ") && !printed.contains("left out"), "{printed}");
+}
+
+#[test]
 fn a_data_folder_is_exported() {
     let server = Server::with(&["--appendonly", "yes", "--appendfsync", "always"]);
     let mut client = server.client();
@@ -68,6 +101,39 @@ fn a_data_folder_is_exported() {
     check_loads(&path, &everything(&other));
 }
 
+/// What the message about a damaged base names works.
+#[test]
+fn a_damaged_base_is_exported_by_way_of_an_import() {
+    let server = Server::with(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let mut client = server.client();
+    make_filters(&mut client, &mut Random::new(94), 400);
+    client.cmd("BGREWRITEAOF");
+    let log = server.dir().join("appendonlydir");
+    let base = || {
+        std::fs::read_dir(&log)
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .find(|path| path.extension().is_some_and(|end| end == "rdb"))
+    };
+    wait_until("the base", || {
+        base().is_some() && client.cmd("INFO persistence").text().contains("aof_rewrite_in_progress:0")
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let (data, out) = (folder.path().join("data"), folder.path().join("out.rdb"));
+    std::fs::create_dir(&data).unwrap();
+    copy_folder(&log, &data.join("appendonlydir"));
+    let base = data.join("appendonlydir").join(base().unwrap().file_name().unwrap());
+    flip(&base, std::fs::metadata(&base).unwrap().len() as usize / 2);
+    let export = |status, dir: &Path| run_to(status, &["export", "--families", "bf", text(&out), "--dir", text(dir)]);
+    let refused = export(1, &data);
+    assert!(refused.contains("'seendb import SNAPSHOT --load-damaged --dir FOLDER'"), "{refused}");
+    let sound = folder.path().join("sound");
+    std::fs::create_dir(&sound).unwrap();
+    run_to(1, &["import", text(&base), "--load-damaged", "--dir", text(&sound)]);
+    assert!(export(0, &sound).contains("filters written to "));
+    redis_accepts(&out);
+}
+
 #[test]
 fn what_cannot_be_exported_is_told() {
     let folder = tempfile::tempdir().unwrap();
@@ -76,7 +142,11 @@ fn what_cannot_be_exported_is_told() {
     assert!(export(&["--dir", text(folder.path())]).contains("holds neither 'dump.rdb' nor a log"));
     assert!(export(&["--from", "redis://127.0.0.1:1"]).contains("cannot connect"));
     std::fs::write(folder.path().join("dump.rdb"), "REDIS0010\u{1}").unwrap();
-    assert!(export(&["--dir", text(folder.path())]).contains("dump.rdb': offset "));
+    let refused = export(&["--dir", text(folder.path())]);
+    assert!(
+        refused.contains("dump.rdb': offset ") && refused.contains("'seendb import SNAPSHOT --load-damaged"),
+        "{refused}"
+    );
     let locked = Server::with(&["--requirepass", "secret"]);
     assert!(export(&["--from", &url(&locked)]).contains("give a password"));
     assert!(!path.exists());

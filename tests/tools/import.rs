@@ -96,6 +96,44 @@ fn a_snapshot_of_valkey_9_is_read() {
 }
 
 #[test]
+fn rings_and_profiles_come_too() {
+    let (from, into) = (Server::start(), Server::start());
+    let mut client = from.client();
+    assert_eq!(client.cmd("CHAIN.PROFILE SET read: CAPACITY 70 ERROR 0.02 WINDOW 60 IDLE 900"), "OK");
+    assert_eq!(client.cmd("CHAIN.PROFILE SET k: SEED 000102030405060708090a0b0c0d0e0f"), "OK");
+    client.cmd("CHAIN.ADD read:ann n1");
+    client.cmd("BF.ADD filter x");
+    let (dump, profiles) = (saved(&from), client.cmd("CHAIN.PROFILE LIST"));
+    let told = run_to(0, &["check", text(&dump)]);
+    let line = "profile of rings \"read:\": CAPACITY 70 ERROR 0.02 LINKS 5 PWINDOW 60000 IDLE 900\n";
+    assert!(told.contains(line) && told.contains("LINKS 5 KEYED\n") && !told.contains("000102"), "{told}");
+
+    let said = run_to(0, &["import", text(&dump), "--into", &url(&into)]);
+    assert!(said.contains("filters sent: 2 (") && said.contains("profiles of rings sent: 2\n"), "{said}");
+    let mut target = into.client();
+    assert_eq!((target.cmd("CHAIN.PROFILE LIST"), target.cmd("CHAIN.EXISTS read:ann n1").int()), (profiles, 1));
+    let exports = [&mut client, &mut target].map(|client| {
+        client.cmd("CHAIN.ADD k:1 x");
+        client.call(&["CHAIN.EXPORT", "k:1"]).bulk()[64..80].to_vec()
+    });
+    assert_eq!(exports[0], exports[1], "the key of the hashes");
+    target.cmd("CHAIN.PROFILE SET read: CAPACITY 8");
+    let said = run_to(1, &["import", text(&dump), "--into", &url(&into)]);
+    assert!(said.contains("\"profile read:\": exists there; --replace would replace it\n"), "{said}");
+    run_to(0, &["import", text(&dump), "--into", &url(&into), "--replace"]);
+    assert_eq!(target.cmd("CHAIN.PROFILE LIST"), client.cmd("CHAIN.PROFILE LIST"));
+
+    let to = folder();
+    let said = run_to(0, &["import", text(&dump), "--dir", text(to.path())]);
+    assert!(said.contains("profiles of rings written: 2\n"), "{said}");
+    let made = Server::on(&[(&to.path().join("dump.rdb"), "dump.rdb")], &[]);
+    assert_eq!(made.client().cmd("CHAIN.PROFILE LIST"), client.cmd("CHAIN.PROFILE LIST"));
+    // Redis has none.
+    let said = run_to(1, &["import", text(&dump), "--into", &url(&Server::peer())]);
+    assert!(said.contains("filters sent: 1 (") && said.contains("failed: 3\n"), "{said}");
+}
+
+#[test]
 fn a_ring_that_is_half_loaded_is_named() {
     let (from, to) = (Server::start(), Server::start());
     let mut client = from.client();
@@ -148,7 +186,7 @@ fn old_snapshot(path: &Path) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn every_encoding_of_redisbloom_is_read() {
+fn c082_every_encoding_of_redisbloom_is_read() {
     let from = folder();
     let path = from.path().join("old.rdb");
     let payloads = old_snapshot(&path);

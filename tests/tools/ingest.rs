@@ -208,7 +208,7 @@ fn events_that_have_grown_are_gone_on_with_and_others_are_refused() {
     let said = ingest_to(1, &folder.events, &url(&server), &resume);
     assert!(said.contains("not the events that the file of --resume was kept for"), "{said}");
     let said = ingest_to(1, &folder.events, "redis://127.0.0.1:1", &resume);
-    assert!(said.contains("it belongs to events into 127.0.0.1:"), "{said}");
+    assert!(said.contains("it belongs to events into 127.0.0.1:") && said.contains("\nName another file"), "{said}");
 }
 
 #[test]
@@ -256,6 +256,31 @@ fn refused_events_are_counted_with_their_reasons() {
     let said = ingest_to(1, &folder.events, &url(&server), &["--no-create"]);
     assert!(said.contains("refused: 5\n  line 1, \"seen:1\": ERR not found\n"), "{said}");
     assert_eq!(client.cmd("DBSIZE").int(), 0);
+}
+
+#[test]
+fn a_run_of_which_nothing_was_taken_is_sent_again_and_refused_events_stay_counted() {
+    let server = Server::start();
+    let (lines, seen) = events(1_000, 9);
+    let folder = folder(&lines);
+    let resume = ["--resume", text(&folder.place)];
+    // --window is forgotten.
+    let said = ingest_to(1, &folder.events, &url(&server), &resume);
+    assert!(said.contains("refused: 1000\n") && said.contains("ERR AT needs a window\n"), "{said}");
+    assert!(said.contains("give --window SECONDS, or --no-time\n"), "{said}");
+    assert!(said.contains("a run with the same file of --resume sends them again\n"), "{said}");
+    let right = [&WINDOW[..], &resume].concat();
+    let said = ingest_to(0, &folder.events, &url(&server), &right);
+    assert!(said.starts_with("events: 1000 in ") && !said.contains("earlier runs"), "{said}");
+    assert_all_there(&mut server.client(), &seen);
+    // One event of those that came later is refused, and is not forgotten.
+    let more = "{\"user\": 0, \"item\": 1, \"time\": 5}\n{\"user\": 0, \"item\": 1, \"time\": 1703000000000}\n";
+    std::fs::write(&folder.events, lines.clone() + more).unwrap();
+    let said = ingest_to(1, &folder.events, &url(&server), &right);
+    assert!(said.contains("refused: 1\n") && said.contains("does not send them again; delete it"), "{said}");
+    let said = ingest_to(0, &folder.events, &url(&server), &right);
+    assert!(said.starts_with("events: 0 in ") && said.contains("lines sent by earlier runs: 1002\n"), "{said}");
+    assert!(said.contains("refused in earlier runs, and not sent again: 1 (delete the file of --resume"), "{said}");
 }
 
 #[test]

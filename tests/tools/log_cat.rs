@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::support::{Client, Random, Server, Value, pipe};
+use super::support::{Client, Random, Server, Value, pipe, wait_until};
 use super::{assert_all_same, everything, run, run_to, text};
 
 /// A server with a log of which nothing is held back.
@@ -155,6 +155,65 @@ fn a_random_history_gives_the_same_filters_in_an_empty_server() {
             eprintln!("history {seed}: {} requests, {} bytes", parsed(&requests).len(), requests.len());
         }
     }
+}
+
+/// Rings and profiles, in the base and in the log, in the places of filters and beside them.
+#[test]
+fn redis_gets_the_filters_and_hears_of_the_rings() {
+    let server = logging();
+    let mut client = server.client();
+    let all = |client: &mut Client, lines: &[&str]| {
+        for line in lines {
+            let reply = client.cmd(line);
+            assert!(!matches!(reply, Value::Error(_)), "{line}: {reply:?}");
+        }
+    };
+    let ring = "CHAIN.INSERT r0 CAPACITY 100 EX 100000 ITEMS a";
+    all(
+        &mut client,
+        &["CHAIN.PROFILE SET read: CAPACITY 50", ring, "BF.ADD base x", "BF.ADD over x", "BF.ADD copied x"],
+    );
+    all(&mut client, &["BGREWRITEAOF"]);
+    wait_until("the base", || client.cmd("INFO persistence").text().contains("aof_rewrite_in_progress:0"));
+    let dump = client.call(&["DUMP", "r0"]).bulk().to_vec();
+    all(&mut client, &["BF.ADD restored x"]);
+    assert_eq!(client.call(&[&b"RESTORE"[..], b"restored", b"0", &dump, b"REPLACE"]), "OK");
+    let lines = ["CHAIN.ADD r1 a", "BF.ADD r2 a", "RENAME r1 r2", "CHAIN.ADD r3 a", "RENAME r3 over", "PERSIST r0"];
+    all(&mut client, &lines);
+    all(
+        &mut client,
+        &["COPY r0 copied REPLACE", "MULTI", "CHAIN.ADD r4 a", "BF.ADD both a", "EXEC", "CHAIN.ROTATE r4"],
+    );
+    all(
+        &mut client,
+        &["CHAIN.MERGE r5 r4", "MOVE r5 1", "CHAIN.ADD gone a", "DEL gone", "CHAIN.PROFILE SET b CAPACITY 9"],
+    );
+    let folder = log_of(&server);
+    let ran = run(&["log", "cat", text(&folder), "--resp", "--redis"]);
+    assert_eq!(ran.status, 0);
+    let requests = ran.stdout;
+    assert!(parsed(&requests).iter().all(|words| !words[0].starts_with(b"CHAIN")), "{:?}", ran.text);
+    let said = ran.text.lines().last().unwrap();
+    assert!(
+        said.starts_with(
+            "seendb log cat: left out, as Redis has Bloom filters only: 2 profiles of rings, 7 other filters: "
+        ),
+        "{said}"
+    );
+    assert!(said.contains("of database ") && said.ends_with(", …"), "{said}");
+    for empty in [Server::peer(), Server::start()] {
+        pipe(empty.port(), &requests);
+        let mut client = empty.client();
+        assert_eq!((client.cmd("DBSIZE").int(), client.cmd("EXISTS base both").int()), (2, 2));
+    }
+    let whole = run(&["log", "cat", text(&folder), "--resp"]);
+    let copy = Server::start();
+    pipe(copy.port(), &whole.stdout);
+    assert_eq!(copy.client().cmd("DBSIZE").int(), 8);
+    // As text, the profile of the base is a line too.
+    let lines = run_to(0, &["log", "cat", text(&folder)]);
+    assert!(lines.contains("base  0  CHAIN.PROFILE SET read: CAPACITY 50 ERROR 0.01 LINKS 5\n"), "{lines}");
+    assert!(lines.contains(": 1 item in 1 array, ends at "), "{lines}");
 }
 
 /// Adds of one filter by several threads: logged in another order than counted, now and then.

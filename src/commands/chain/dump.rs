@@ -13,7 +13,7 @@ use crate::codec::ring_export::{ExportWriter, empty_export};
 use crate::codec::value::HalfRing;
 use crate::commands::bloom::Bounds;
 use crate::commands::context::Context;
-use crate::commands::dispatch::{LongCommand, Outcome, Step, Stop, refused};
+use crate::commands::dispatch::{LongCommand, Outcome, Step, Stop, refused, write_bytes};
 use crate::commands::dumps::chunk_reply;
 use crate::commands::error::CommandError;
 use crate::commands::options::{cursor, newer};
@@ -59,12 +59,7 @@ struct LongExport {
 
 impl LongCommand for LongExport {
     fn step(&mut self, _: &mut Context<'_>, _: Args<'_>, until: Instant) -> Step {
-        while !self.writer.step(&mut self.bytes, COPIED_AT_ONCE) {
-            if Instant::now() >= until {
-                return Ok(None);
-            }
-        }
-        Ok(Some(Reply::Bulk(std::mem::take(&mut self.bytes).into())))
+        write_bytes(&mut self.bytes, until, |bytes| self.writer.step(bytes, COPIED_AT_ONCE))
     }
 }
 
@@ -72,12 +67,7 @@ impl LongCommand for LongExport {
 pub(super) fn scan_dump(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let cursor = cursor(&args[2])?;
     let ring = context.read(&args[1], ring_of)??.ok_or(CommandError::NotFound)?;
-    let chunk = RingDump::chunk(&ring, cursor);
-    // Should the key have gone meanwhile, this copy is the last that has its bits.
-    if ring.parts.iter().map(|part| part.shape.bytes()).sum::<u64>() > COPIED_AT_ONCE as u64 {
-        drop(context.keyspace.aside(ring));
-    }
-    let chunk = chunk.map_err(CommandError::from)?;
+    let chunk = RingDump::chunk(&ring, cursor).map_err(CommandError::from)?;
     Ok(chunk_reply(chunk))
 }
 

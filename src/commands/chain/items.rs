@@ -29,6 +29,8 @@ use crate::resp::{Args, Reply, encode_bulk, encode_error, parse_integer};
 const MOST_ITEMS: u64 = 1 << 20;
 /// So many items are written between two looks at the clock.
 const GROUP: usize = 64;
+/// And so many are asked for: the more, the better the links can be prepared for it.
+const ASKED_GROUP: usize = 2048;
 
 impl From<TimeError> for CommandError {
     fn from(error: TimeError) -> Self {
@@ -509,7 +511,7 @@ impl LongCommand for LongRead {
             return refused(&CommandError::WrongType);
         };
         while self.found.next < items.len() {
-            self.found.look(ring, self.clock, items, GROUP);
+            self.found.look(ring, self.clock, items, ASKED_GROUP);
             if Instant::now() >= until && self.found.next < items.len() {
                 return Ok(None);
             }

@@ -81,6 +81,9 @@ fn set_links(context: &mut Context<'_>, args: Args<'_>, word: &'static str, more
         if !(min..=max).contains(&links) {
             return Err(CommandError::OutOfRange { what: "links", min: min.into(), max: max.into() });
         }
+        if !settings.with_links(links).is_within_limits() {
+            return Err(CommandError::text("ERR filter would remember more than any can, give it fewer links"));
+        }
         ring::change(entry, |ring| -> Result<(), CommandError> {
             ring.set_links(links, now);
             Ok(())
@@ -222,28 +225,34 @@ struct Writing {
 impl Merging {
     /// The next step. The ring and its bytes, if that was the last.
     fn step(&mut self, bounds: Bounds<'_>) -> Result<Option<(Ring, Vec<u8>)>, CommandError> {
-        match std::mem::replace(&mut self.state, State::Done) {
-            State::Merging(mut merge) => {
+        // What is refused stays where it is, to be freed with all the rest.
+        let writing = match &mut self.state {
+            State::Merging(merge) => {
                 if !merge.step()? {
-                    self.state = State::Merging(merge);
                     return Ok(None);
                 }
-                let merged = (*merge).into_ring();
-                let total = bit_bytes(&merged);
+                let total = bit_bytes(merge.ring());
                 bounds.check(total, total.saturating_sub(self.own_bytes), self.bytes)?;
-                let writer = RingDumpWriter::new(merged.clone());
+                let writer = RingDumpWriter::new(merge.ring().clone());
                 let payload = writer.room()?;
+                Some((writer, payload))
+            }
+            State::Writing(writing) => {
+                if !writing.writer.step(&mut writing.payload, COPIED_AT_ONCE) {
+                    return Ok(None);
+                }
+                None
+            }
+            State::Done => None,
+        };
+        match (std::mem::replace(&mut self.state, State::Done), writing) {
+            (State::Merging(merge), Some((writer, payload))) => {
+                let merged = merge.into_ring();
                 self.state = State::Writing(Box::new(Writing { merged, writer, payload }));
                 Ok(None)
             }
-            State::Writing(mut writing) => {
-                if writing.writer.step(&mut writing.payload, COPIED_AT_ONCE) {
-                    return Ok(Some((writing.merged, writing.payload)));
-                }
-                self.state = State::Writing(writing);
-                Ok(None)
-            }
-            State::Done => Ok(None),
+            (State::Writing(writing), _) => Ok(Some((writing.merged, writing.payload))),
+            _ => Ok(None),
         }
     }
 

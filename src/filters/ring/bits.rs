@@ -21,8 +21,9 @@ const PIECE_BITS: u64 = PIECE_BYTES as u64 * 8;
 /// Pieces of a group, each with a count that a copy of the group raises: 2 us if none of them is in a cache.
 const GROUP_PIECES: usize = 16;
 
-/// Arrays of more pieces begin them as lists. All those of a smaller one can be made at once.
-const LISTS_ABOVE_PIECES: usize = 64;
+/// Larger arrays begin their pieces as lists. All those of a smaller one can be made at once. The same on every machine: a log
+/// done again gives the same bytes.
+const LISTS_ABOVE_BYTES: u64 = 512 << 10;
 /// Bytes of a list as it grows, with its counts what allocators give out.
 const LIST_BYTES: [usize; 3] = [16, 48, 240];
 const LONGEST_LIST_BYTES: usize = LIST_BYTES[LIST_BYTES.len() - 1];
@@ -40,7 +41,7 @@ type Group = Arc<[Option<Piece>; GROUP_PIECES]>;
 /// Whether an array of so many bytes begins with little memory, and gets more as bits are set all over it.
 #[must_use]
 pub(super) fn begin_small(bytes: u64) -> bool {
-    bytes > (LISTS_ABOVE_PIECES * PIECE_BYTES) as u64
+    bytes > LISTS_ABOVE_BYTES
 }
 
 /// Bits, all of them 0 at first. Bit `x` stands in byte `x / 8` at value `1 << (x % 8)`.
@@ -227,8 +228,8 @@ impl SharedBits {
             match self.piece(index) {
                 Some(own) if Arc::ptr_eq(own, theirs) => {}
                 None => {
+                    self.share(index, theirs)?;
                     self.ones += other.ones_in(index, theirs);
-                    self.share(index, theirs);
                 }
                 Some(_) if other.is_list(index, theirs) => {
                     let start = index as u64 * PIECE_BITS;
@@ -305,7 +306,7 @@ impl SharedBits {
     /// Have this piece for ourselves, with room for the bit `within` it if one is named, else as bits.
     fn own(&mut self, index: usize, within: Option<u16>) -> Result<&mut [u8], AllocError> {
         let (length, may_be_list) = (self.piece_len(index), self.may_be_list(index));
-        let slot = slot(&mut self.groups, &mut self.held.groups, index);
+        let slot = slot(&mut self.groups, &mut self.held.groups, index)?;
         let new = match (slot.as_ref(), within) {
             (None, Some(_)) if may_be_list => Some(list_with_room(&[])?),
             (None, _) => Some(zeros(length)?),
@@ -326,19 +327,31 @@ impl SharedBits {
     }
 
     /// Share a piece that another array has at this place.
-    fn share(&mut self, index: usize, piece: &Piece) {
+    fn share(&mut self, index: usize, piece: &Piece) -> Result<(), AllocError> {
+        *slot(&mut self.groups, &mut self.held.groups, index)? = Some(piece.clone());
         self.held.count(piece, self.may_be_list(index), 1);
-        *slot(&mut self.groups, &mut self.held.groups, index) = Some(piece.clone());
+        Ok(())
     }
 }
 
 /// The place of a piece, in a group that nobody shares.
-fn slot<'a>(groups: &'a mut Arc<[Option<Group>]>, held: &mut usize, index: usize) -> &'a mut Option<Piece> {
-    let group = Arc::make_mut(groups)[index / GROUP_PIECES].get_or_insert_with(|| {
+fn slot<'a>(
+    groups: &'a mut Arc<[Option<Group>]>,
+    held: &mut usize,
+    index: usize,
+) -> Result<&'a mut Option<Piece>, AllocError> {
+    if Arc::strong_count(groups) > 1 {
+        may_allocate(size_of_val(&**groups))?;
+    }
+    let group = &mut Arc::make_mut(groups)[index / GROUP_PIECES];
+    if group.as_ref().is_none_or(|group| Arc::strong_count(group) > 1) {
+        may_allocate(size_of_val(&NO_PIECES))?;
+    }
+    let group = group.get_or_insert_with(|| {
         *held += 1;
         Arc::new(NO_PIECES)
     });
-    &mut Arc::make_mut(group)[index % GROUP_PIECES]
+    Ok(&mut Arc::make_mut(group)[index % GROUP_PIECES])
 }
 
 /// The piece of a bit, and its place there.

@@ -4,7 +4,7 @@
 //! short for large arrays as for small ones; whoever takes them does not matter to the result.
 
 use super::part::Join;
-use super::{MOST_PARTS, Mode, Part, Ring, Settings, Window};
+use super::{MOST_PARTS, Mode, Part, Ring, Settings, Window, raised};
 use crate::filters::bits::AllocError;
 
 /// Two rings cannot become one.
@@ -61,8 +61,20 @@ struct Joined {
     /// Its place.
     index: usize,
     part: Part,
-    /// So many items had one of the two.
-    most_before: u64,
+    /// So many items had the two: the ring's own, and the other's.
+    before: [u64; 2],
+}
+
+impl Joined {
+    fn fits(&self) -> bool {
+        let [own, other] = self.before;
+        self.part.items <= self.part.shape.capacity.max(own).max(other)
+    }
+
+    /// So many items came to its place.
+    fn more(&self) -> u64 {
+        self.part.items.saturating_sub(self.before[0])
+    }
 }
 
 /// What becomes of parts that were joined.
@@ -81,10 +93,21 @@ impl Joining {
             && join.step()?
         {
             let joined = self.joins.pop().map(|(index, join)| {
-                let most_before = join.most_items_before();
-                Joined { index, part: join.into_part(), most_before }
+                let before = join.items_before();
+                Joined { index, part: join.into_part(), before }
             });
-            self.joined.extend(joined);
+            match self.becomes {
+                Becomes::Parts => self.joined.extend(joined),
+                // The one to which it gives least: should that be nothing, it was merged before. The others are not kept.
+                Becomes::OneOrThis(_) => {
+                    let best = self.joined.last().map(Joined::more);
+                    if let Some(joined) = joined.filter(Joined::fits)
+                        && best.is_none_or(|best| joined.more() <= best)
+                    {
+                        self.joined = vec![joined];
+                    }
+                }
+            }
         }
         Ok(self.joins.is_empty())
     }
@@ -118,7 +141,7 @@ impl Merge {
         let Some(other) = self.other.take().or_else(|| self.others.next()) else {
             // One more than items of the active link: from the difference dumps see that links were changed otherwise.
             let more = self.merged.active_items().saturating_sub(self.active_items);
-            self.merged.version = self.merged.version.saturating_add(more + 1);
+            self.merged.version = raised(self.merged.version, more.saturating_add(1));
             return Ok(true);
         };
         let (merged, now, taken) = (&mut self.merged, self.now, self.taken);
@@ -128,8 +151,8 @@ impl Merge {
         };
         self.joining = match (merged.settings.mode, part) {
             (Mode::Window(_), Some(part)) => Some(merged.join_slice(part)),
-            (Mode::Count, Some(part)) => merged.join_link(part, taken)?,
-            (Mode::Dual { .. }, Some(_)) if taken == 0 => merged.join_two(&other)?,
+            (Mode::Count, Some(part)) => merged.join_link(part, taken, self.force)?,
+            (Mode::Dual { .. }, Some(_)) if taken == 0 => merged.join_two(&other, self.force)?,
             _ => {
                 (merged.latest, merged.lost) = (merged.latest.max(other.latest), merged.lost.max(other.lost));
                 self.taken = 0;
@@ -139,6 +162,12 @@ impl Merge {
         self.taken += 1;
         self.other = Some(other);
         Ok(false)
+    }
+
+    /// The ring that they become.
+    #[must_use]
+    pub fn ring(&self) -> &Ring {
+        &self.merged
     }
 
     /// The ring that they became.
@@ -171,8 +200,9 @@ impl Ring {
     }
 
     /// `age` is the number of links behind the newest.
-    fn join_link(&mut self, part: &Part, age: usize) -> Result<Option<Joining>, MergeError> {
+    fn join_link(&mut self, part: &Part, age: usize, force: bool) -> Result<Option<Joining>, MergeError> {
         let Some(index) = self.parts.len().checked_sub(age + 1) else {
+            check_room(part, 0, force)?;
             self.parts.push_front(part.clone());
             return Ok(None);
         };
@@ -181,9 +211,10 @@ impl Ring {
         Ok(Some(Joining { joins: vec![(index, join)], joined: Vec::new(), becomes: Becomes::Parts }))
     }
 
-    fn join_two(&mut self, other: &Self) -> Result<Option<Joining>, MergeError> {
+    fn join_two(&mut self, other: &Self, force: bool) -> Result<Option<Joining>, MergeError> {
         let (Some(own), Some(first)) = (self.parts.front(), other.parts.front()) else {
             if self.parts.is_empty() {
+                other.parts.iter().try_for_each(|part| check_room(part, 0, force))?;
                 self.parts = other.parts.clone();
             }
             return Ok(None);
@@ -212,16 +243,13 @@ impl Ring {
     fn take_joined(&mut self, joining: Joining, now: u64, force: bool) -> Result<(), MergeError> {
         match joining.becomes {
             Becomes::Parts => joining.joined.into_iter().try_for_each(|joined| self.put_joined(joined, force)),
-            Becomes::OneOrThis(part) => self.put_slice(joining.joined, part, now),
+            Becomes::OneOrThis(part) => self.put_slice(joining.joined.into_iter().next(), part, now),
         }
     }
 
     fn put_joined(&mut self, joined: Joined, force: bool) -> Result<(), MergeError> {
-        let Joined { index, part, most_before } = joined;
-        let (items, capacity) = (part.items, part.shape.capacity);
-        if items > capacity.max(most_before) && !force {
-            return Err(MergeError::TooMany { items, capacity });
-        }
+        let Joined { index, part, before: [own, _] } = joined;
+        check_room(&part, own, force)?;
         match self.parts.get_mut(index) {
             Some(place) => *place = part,
             None => self.parts.push_back(part),
@@ -229,15 +257,8 @@ impl Ring {
         Ok(())
     }
 
-    fn put_slice(&mut self, mut joined: Vec<Joined>, part: Part, now: u64) -> Result<(), MergeError> {
-        let more = |index: &usize| joined[*index].part.items - self.parts[joined[*index].index].items;
-        let fits = |index: &usize| {
-            let Joined { part, most_before, .. } = &joined[*index];
-            part.items <= part.shape.capacity.max(*most_before)
-        };
-        // The one to which it gives least: should that be nothing, it was merged before.
-        let best = (0..joined.len()).rev().filter(fits).min_by_key(more);
-        match best.map(|index| joined.swap_remove(index)) {
+    fn put_slice(&mut self, best: Option<Joined>, part: Part, now: u64) -> Result<(), MergeError> {
+        match best {
             Some(best) => {
                 let own = std::mem::replace(&mut self.parts[best.index], best.part);
                 self.retire(own);
@@ -248,8 +269,17 @@ impl Ring {
             }
             None => self.turn(part, now),
         }
-        joined.into_iter().for_each(|joined| self.retire(joined.part));
         Ok(())
+    }
+}
+
+/// Whether a link holds what it is made for, or no more than the `own` items that stood at its place before: what an earlier
+/// `force` has put there stays, but is no reason to put more elsewhere.
+fn check_room(part: &Part, own: u64, force: bool) -> Result<(), MergeError> {
+    let (items, capacity) = (part.items, part.shape.capacity);
+    match items > capacity.max(own) && !force {
+        true => Err(MergeError::TooMany { items, capacity }),
+        false => Ok(()),
     }
 }
 

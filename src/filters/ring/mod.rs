@@ -64,6 +64,14 @@ pub const MOST_PARTS: usize = 64 << 10;
 /// Smaller arrays are freed where they go.
 const RETIRED_BYTES: u64 = 64 << 10;
 
+/// The greatest version: a signed integer. It stays there.
+pub const MOST_VERSION: u64 = i64::MAX as u64;
+
+/// A version after so many changes.
+fn raised(version: u64, changes: u64) -> u64 {
+    version.saturating_add(changes).min(MOST_VERSION)
+}
+
 /// When an item is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Event {
@@ -277,7 +285,7 @@ impl Ring {
             self.latest = now;
         }
         if changed || moves {
-            self.version += 1;
+            self.version = raised(self.version, 1);
         }
         moves
     }
@@ -295,6 +303,9 @@ impl Ring {
         match self.room_in(slice) {
             Some(index) => self.parts[index].insert(hash)?,
             None => {
+                if self.settings.slices_grow() && self.parts.len() - self.count_over(event.now) >= MOST_PARTS {
+                    return Err(ShapeError::TooLarge.into());
+                }
                 let mut part = self.next_part(slice)?;
                 part.insert(hash)?;
                 self.turn(part, event.now);
@@ -383,10 +394,8 @@ impl Ring {
         let Some(newest) = count.checked_sub(1).and_then(|index| self.parts.get(index)) else { return };
         let end = newest.slice.saturating_add(self.settings.links.into()).saturating_mul(self.settings.slice_ms());
         self.lost = self.lost.max(end).max(1);
-        match count {
-            // Most turns are those of small rings.
-            1 => drop(self.parts.pop_front().map(|part| self.retire(part))),
-            _ => self.retired.extend(self.parts.drain(..count)),
+        for _ in 0..count {
+            self.parts.pop_front().into_iter().for_each(|part| self.retire(part));
         }
     }
 
@@ -449,7 +458,7 @@ impl Ring {
                 self.turn(part, 0);
             }
         }
-        self.version += 1;
+        self.version = raised(self.version, 1);
         Ok(())
     }
 
@@ -470,14 +479,14 @@ impl Ring {
         let most = if self.settings.slices_grow() { usize::MAX } else { links.into() };
         let extra = self.parts.len().saturating_sub(most);
         self.forget(over.max(extra));
-        self.version += 1;
+        self.version = raised(self.version, 1);
     }
 
     /// Forget everything.
     pub fn clear(&mut self) {
         self.retired.extend(std::mem::take(&mut self.parts));
         (self.latest, self.lost) = (0, 0);
-        self.version += 1;
+        self.version = raised(self.version, 1);
     }
 
     /// Whether all that was promised is remembered at this time, or nothing was forgotten yet.

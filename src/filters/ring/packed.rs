@@ -23,7 +23,7 @@
 use super::bits::SharedBits;
 use super::part::most_listed;
 use super::shape::ArrayShape;
-use super::{Event, Inserted, Mode, Part, Ring, Settings, Store, Window};
+use super::{Event, Inserted, Mode, Part, Ring, Settings, Store, Window, raised};
 use crate::filters::bits::AllocError;
 use crate::filters::item_hash::{HashKey, KEY_BYTES, positions};
 
@@ -517,7 +517,7 @@ impl<'a> PackedRingMut<'a> {
     }
 
     fn changed(&mut self, now: u64) {
-        let version = self.as_ref().version() + 1;
+        let version = raised(self.as_ref().version(), 1);
         self.payload[VERSION..HEAD_BYTES].copy_from_slice(&version.to_le_bytes());
         if self.as_ref().is_window() {
             let latest = self.as_ref().latest().max(now);

@@ -7,6 +7,8 @@ use crate::filters::item_hash::positions;
 
 /// A list of more hashes is not kept, however large the array would be: an insert moves what comes behind it.
 const MOST_LISTED: u64 = 4096;
+/// Items of one part are not counted further; the sum over all parts fits a signed integer.
+pub const MOST_ITEMS: u64 = (1 << 47) - 1;
 const HASH_BYTES: u64 = size_of::<u64>() as u64;
 
 /// How many hashes an array of this shape can be, as long as a list of them is smaller than its bits.
@@ -78,7 +80,7 @@ impl Part {
     /// [`AllocError`] when there is no memory; it holds what it held then.
     pub fn insert(&mut self, hash: u64) -> Result<(), AllocError> {
         self.add(hash)?;
-        self.items += 1;
+        self.items = (self.items + 1).min(MOST_ITEMS);
         Ok(())
     }
 
@@ -237,13 +239,13 @@ impl Join {
         let [(own, _), (other, _)] = before;
         // One that gives nothing new is not counted again.
         let items = if before.iter().any(|(_, before)| *before == held) { 0 } else { joined.items_estimated() };
-        joined.items = items.clamp(own.max(other), own.saturating_add(other));
+        joined.items = items.clamp(own.max(other), own.saturating_add(other)).min(MOST_ITEMS);
         joined
     }
 
-    /// So many items had one of the two.
+    /// So many items had the two: first the one that the result takes the place of.
     #[must_use]
-    pub fn most_items_before(&self) -> u64 {
-        self.before[0].0.max(self.before[1].0)
+    pub fn items_before(&self) -> [u64; 2] {
+        self.before.map(|(items, _)| items)
     }
 }

@@ -5,6 +5,10 @@ use crate::filters::item_hash::HashKey;
 
 /// Fewest and most links of a ring.
 pub const LINKS: std::ops::RangeInclusive<u16> = 2..=1024;
+/// A ring is made for at most 2^40 items in two links, and can then be given 1,024 of them.
+pub const MOST_CAPACITY: u64 = 1 << 51;
+/// Milliseconds of ten years, the longest window; two links of it can become 1,024.
+pub const MOST_SPAN_MS: u64 = 315_360_000_000 * 1023;
 /// A slice that takes more than it was made for grows: its first array has this power of the slice's error, slightly less than
 /// all of it, and what is left is shared by those that follow, each having half of what the ones before it left.
 const FIRST_SHARE_POWER: f64 = 17.0 / 16.0;
@@ -144,7 +148,15 @@ impl Settings {
         Ok(self.array(0)?.bytes().saturating_mul(u64::from(self.links)))
     }
 
+    /// Whether a ring that remembers so much can be saved and read again.
+    #[must_use]
+    pub fn is_within_limits(&self) -> bool {
+        let span_ms = if let Mode::Window(window) = self.mode { window.span_ms } else { 0 };
+        self.capacity <= MOST_CAPACITY && span_ms <= MOST_SPAN_MS
+    }
+
     /// The same ring with so many links; those have the items or the time that they had, so that the ring remembers more or less.
+    /// It may not be [within the limits](Self::is_within_limits) then.
     #[must_use]
     pub fn with_links(mut self, links: u16) -> Self {
         let (items, slice, others) = (self.link_capacity(), self.slice_ms(), u64::from(links) - 1);

@@ -470,14 +470,15 @@ fn reserve(file: &dyn File, wanted: u64, least: u64) -> io::Result<u64> {
     loop {
         match file.allocate(length) {
             Ok(()) => return Ok(length),
-            Err(error) if length / 4 < least => return Err(error),
+            Err(error) if length <= least => return Err(error),
             Err(error) if !matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::FileTooLarge) => {
                 return Err(error);
             }
             // What a refused attempt has reserved is given back.
             Err(_) => file.set_length(0)?,
         }
-        length /= 4;
+        // At last just what is needed: a quarter may be less than that, and yet there may be room for it.
+        length = (length / 4).max(least);
     }
 }
 
@@ -534,4 +535,51 @@ fn base_name(number: u64) -> String {
 pub(super) fn base_number_of(name: &str) -> Option<u64> {
     let digits = name.strip_prefix("base-")?.strip_suffix(".rdb")?;
     digits.parse().ok().filter(|number| *number < u64::MAX && base_name(*number) == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file on a disk that has room for so many bytes.
+    struct Small(u64);
+
+    impl File for Small {
+        fn read_at(&self, _: &mut [u8], _: u64) -> io::Result<usize> {
+            Ok(0)
+        }
+        fn write_at(&self, bytes: &[u8], _: u64) -> io::Result<usize> {
+            Ok(bytes.len())
+        }
+        fn sync(&self) -> io::Result<()> {
+            Ok(())
+        }
+        fn allocate(&self, length: u64) -> io::Result<()> {
+            if length <= self.0 { Ok(()) } else { Err(io::ErrorKind::StorageFull.into()) }
+        }
+        fn set_length(&self, _: u64) -> io::Result<()> {
+            Ok(())
+        }
+        fn length(&self) -> io::Result<u64> {
+            Ok(0)
+        }
+    }
+
+    /// On a disk with 2 MB left, a batch of a little more than 1 MiB was refused for ever.
+    #[test]
+    fn whatever_has_room_is_reserved() {
+        let wanted = 64 << 20;
+        for (room, least, reserved) in [
+            (u64::MAX, 100, Some(wanted)),
+            (20 << 20, 100, Some(16 << 20)),
+            (2_000_000, 1_060_000, Some(1_060_000)),
+            (1_060_000, 1_060_000, Some(1_060_000)),
+            (1_059_999, 1_060_000, None),
+            (100, 100, Some(100)),
+            (99, 100, None),
+            (99, wanted, None),
+        ] {
+            assert_eq!(reserve(&Small(room), wanted, least).ok(), reserved, "{least} of {room}");
+        }
+    }
 }

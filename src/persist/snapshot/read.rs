@@ -41,8 +41,8 @@ use crate::filters::ring::Part;
 use crate::keyspace::Keyspace;
 use crate::persist::files::File;
 use load::{Loader, Loading};
-use report::Fault;
 pub use report::{Checksum, Damage, LoadError, Loss, Losses, Options, Progress, Report};
+use report::{Fault, in_brackets};
 use scan::{Ended, Scanner};
 use survey::{Section, Survey};
 pub use visit::{CellsFigures, Chain, Visited};
@@ -158,7 +158,7 @@ pub fn walk(
     let mut visits = Visits::new(visit, accept_damaged);
     let options = Options { accept_damaged, threads: 1, now: None };
     let mut report = read(file, &options, progress, &mut visits)?;
-    report.keys = visits.filters;
+    (report.keys, report.profiles) = (visits.filters, visits.profiles);
     report.dropped.append(visits.losses);
     Ok(report)
 }
@@ -283,9 +283,13 @@ impl Reading<'_> {
         }
         if is_last && scanned.marks == 0 && matches!(scanned.ended, Err(Fault::Short) | Ok(Ended::Range)) {
             let scanned = self.scan(section, false, sink, report)?;
-            let reason = "the file ends early; what comes before the cut was loaded without a check".into();
-            report.dropped.push(Loss { from, to: scanned.at, reason, names: names.listed, keys: names.keys });
-            self.lose_rest(section, &scanned, report);
+            // The checksum of what comes before the cut is lost with the rest; each key has its own form, and is taken.
+            let unchecked = match names.keys {
+                0 => String::new(),
+                keys => format!("; what comes before, from byte {from} on, could not be checked{}", in_brackets(keys)),
+            };
+            let reason = format!("the file ends early{unchecked}");
+            report.dropped.push(Loss { from: scanned.at.min(to), to, reason, names: Vec::new(), keys: 0 });
             return Ok(());
         }
         let reason = "the block's checksum is wrong, or its mark is lost".into();

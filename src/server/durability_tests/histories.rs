@@ -79,17 +79,21 @@ fn put_aside(disk: &SimulatedFiles, path: &str) {
     disk.rename(Path::new(path), Path::new(&format!("{path}.aside"))).expect("the disk works");
 }
 
+/// A server with a log, which may save a snapshot between two items, and is cut off.
+fn log_two_items(disk: &SimulatedFiles, saves: bool) {
+    let mut first = start(disk, "yes");
+    add(&mut first, "before");
+    if saves {
+        save(&first);
+    }
+    add(&mut first, "confirmed");
+}
+
 #[test]
 fn a_start_without_the_log_that_changes_nothing_leaves_all_as_it_was() {
     for saves in [false, true] {
         let disk = SimulatedFiles::new(1);
-        let mut first = start(&disk, "yes");
-        add(&mut first, "before");
-        if saves {
-            save(&first);
-        }
-        add(&mut first, "confirmed");
-        drop(first);
+        log_two_items(&disk, saves);
         let snapshot = disk.content(Path::new(SNAPSHOT));
         end(start(&disk, "no"));
         assert!(disk.content(Path::new(SNAPSHOT)) == snapshot, "nothing was saved");
@@ -101,13 +105,7 @@ fn a_start_without_the_log_that_changes_nothing_leaves_all_as_it_was() {
 fn a_log_and_a_later_snapshot_that_lacks_some_of_it_are_a_question() {
     for saves in [false, true] {
         let disk = SimulatedFiles::new(2);
-        let mut first = start(&disk, "yes");
-        add(&mut first, "before");
-        if saves {
-            save(&first);
-        }
-        add(&mut first, "confirmed");
-        drop(first);
+        log_two_items(&disk, saves);
         let mut second = start(&disk, "no");
         add(&mut second, "unlogged");
         end(second);

@@ -122,6 +122,46 @@ fn a_damaged_base_is_kept_and_another_one_takes_its_place() {
     assert!(disk.content(&kept) == Some(bytes), "{:?}", disk.paths());
 }
 
+/// A snapshot beside a damaged base is told of, and neither lost nor written over.
+#[test]
+fn a_snapshot_beside_a_damaged_base_is_told_of() {
+    let (disk, what) = (SimulatedFiles::new(5), "a damaged base beside a snapshot");
+    let mut machine = start(&disk).expect("it starts");
+    machine.ask("BF.ADD k before", what).expect("the disk works");
+    machine.call("BGREWRITEAOF", what);
+    machine.await_that(what, |machine| machine.durability.state.lock().bases.count > 0);
+    machine.ask("BF.ADD k after", what).expect("the disk works");
+    assert_eq!(machine.ask("SAVE", what).expect("the disk works"), "+OK\r\n");
+    let state = digest(&machine.contents());
+    drop(machine);
+    flip(&disk, "base-1.rdb", 60);
+    for (load_damaged, first) in [("no", "load-damaged yes"), ("yes", "nothing in it is sound")] {
+        let reason = start_with(&disk, load_damaged).err().expect("it does not start");
+        for words in [first, "There is also", "(1 key, saved", "mv '/appendonlydir' '/appendonlydir.aside-"] {
+            assert!(reason.contains(words), "{words}: {reason}");
+        }
+    }
+    for path in disk.paths().iter().filter(|path| path.starts_with("/appendonlydir")) {
+        disk.set_content(path, None);
+    }
+    assert_eq!(digest(&start(&disk).expect("it starts").contents()), state);
+}
+
+/// What a Redis has logged is not passed over in silence.
+#[test]
+fn the_log_of_a_redis_is_not_begun_beside() {
+    for path in ["/appendonlydir/appendonly.aof.manifest", "/appendonlydir/other.aof.1.incr.aof", "/appendonly.aof"] {
+        let disk = SimulatedFiles::new(6);
+        drop(start(&disk).expect("it starts"));
+        disk.paths().iter().for_each(|path| disk.set_content(path, None));
+        disk.set_content(path.as_ref(), Some(b"*2"));
+        let reason = start(&disk).err().expect("it does not start");
+        for words in ["the append-only log of a Redis", "BGSAVE", "seendb copy", "move it away"] {
+            assert!(reason.contains(words), "{words}: {reason}");
+        }
+    }
+}
+
 /// Every refusal for the log says what can be done.
 #[test]
 fn a_log_that_cannot_be_loaded_says_what_to_do() {

@@ -93,7 +93,7 @@ impl Files for SlowFiles {
 /// While a sync hangs, under `everysec`: reads are answered, changes are until the oldest is at risk for too long, and go on
 /// when the sync is done.
 #[test]
-fn a_slow_sync_holds_up_changes_only_and_those_only_in_time() {
+fn c108_a_slow_sync_holds_up_changes_only_and_those_only_in_time() {
     let (disk, brake) = (SimulatedFiles::new(1), Arc::new(Brake::default()));
     let settings = [("appendonly", "yes"), ("appendfsync", "everysec"), ("save", "")];
     let pace = Pace {

@@ -5,10 +5,12 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::{Finding, UNKNOWN};
+use crate::keyspace::effect::Profile;
 use crate::persist::files::{File, Files};
 use crate::persist::snapshot::read::{Checksum, LoadError, Loss, Progress, Report, Visited, walk};
 use crate::tools::copy::journal::Names;
 use crate::tools::json::Json;
+use crate::tools::log::profile_options;
 use crate::tools::meter::{amount, count, watch};
 use crate::tools::names::shown;
 
@@ -176,6 +178,9 @@ fn tell(finding: &mut Finding, report: &Report, figures: &Figures, length: u64) 
     for ((db, type_name), kind) in &figures.kinds {
         finding.line(kind_line(*db, type_name, kind));
     }
+    for (prefix, profile) in &report.profiles {
+        finding.line(format!("profile of rings {}: {}", shown(prefix), profile_text(profile)));
+    }
     if figures.kinds.is_empty() {
         finding.line("no keys".to_owned());
     }
@@ -189,11 +194,22 @@ fn tell(finding: &mut Finding, report: &Report, figures: &Figures, length: u64) 
     let aux = report.aux.iter().map(|(name, value)| (text(name), Json::bytes(value))).collect();
     finding.set("aux", Json::Map(aux));
     finding.set("keys", Json::List(figures.kinds.iter().map(kind_json).collect()));
+    let profile = |(prefix, profile): &(Vec<u8>, Profile)| {
+        Json::map([("prefix", Json::bytes(prefix)), ("options", profile_text(profile).into())])
+    };
+    finding.set("profiles", Json::List(report.profiles.iter().map(profile).collect()));
 }
 
 fn text(bytes: &[u8]) -> String {
     let quoted = shown(bytes);
     quoted.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(&quoted).to_owned()
+}
+
+/// The words that set a profile; a key of its own is not told, as CHAIN.PROFILE LIST does not.
+fn profile_text(profile: &Profile) -> String {
+    let (mut settings, keyed) = (profile.settings, profile.keyed || profile.settings.key.is_some());
+    settings.key = None;
+    profile_options(&Profile { settings, keyed })
 }
 
 fn kind_line(db: Option<u64>, type_name: &str, kind: &Kind) -> String {

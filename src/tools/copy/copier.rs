@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 
-use super::journal::{Journal, Names};
+use super::journal::{Journal, Names, Past};
 use super::options::Options;
 use super::progress::{Outcome, Progress, Tally};
 use super::source::{Found, Kind, Life, Source};
@@ -34,8 +34,10 @@ pub struct Copier {
     pub(super) source: Source,
     pub(super) target: Target,
     journal: Option<Journal>,
-    /// Keys that need no look any more.
+    /// Keys that the source has listed.
     seen: Names,
+    /// Keys that earlier runs finished.
+    done: Names,
     /// Keys that an interrupted run may have written.
     begun: Names,
     /// The target refused the version of the source's payloads.
@@ -71,22 +73,21 @@ impl Copier {
             None => Default::default(),
         };
         let progress = Progress::new(options.progress, source.keys()?);
-        let tally = Tally { before: past.done.count() as u64, empty: options.empty, ..Tally::default() };
-        let (seen, begun) = (past.done, past.begun);
-        Ok(Copier { options, source, target, journal, seen, begun, lower_version: false, stop, tally, progress })
+        let tally = Tally { empty: options.empty, ..Tally::default() };
+        let (seen, Past { done, begun }) = (Names::new(), past);
+        Ok(Copier { options, source, target, journal, seen, done, begun, lower_version: false, stop, tally, progress })
     }
 
     /// Copies everything.
     pub fn run(&mut self) -> Result<(), Stop> {
         let mut cursor = Bytes::from_static(b"0");
-        let mut listed = self.seen.count();
         loop {
             let (next, mut names) = self.source.scan(&cursor, self.options.pattern.as_deref())?;
             names.retain(|name| self.seen.insert(name));
-            listed += names.len();
             for group in names.chunks(GROUP_KEYS) {
                 self.check_stop()?;
-                self.copy_group(group)?;
+                let group = self.without_finished(group)?;
+                self.copy_group(&group)?;
                 self.progress.tell(&self.tally, 0);
             }
             if *next == *b"0" {
@@ -95,7 +96,7 @@ impl Copier {
             cursor = next;
         }
         if self.options.pattern.is_none() {
-            self.tally.others = Some(self.source.keys()?.saturating_sub(listed as u64));
+            self.tally.others = Some(self.source.keys()?.saturating_sub(self.seen.count() as u64));
         }
         Ok(())
     }
@@ -108,6 +109,20 @@ impl Copier {
     /// Whether a key at the target may be replaced: it is asked for, or an earlier run of ours wrote it.
     pub(super) fn may_replace(&self, key: &[u8]) -> bool {
         self.options.replace || self.begun.contains(key)
+    }
+
+    /// Leaves out what earlier runs finished, if the target still has it: one that was started anew may have lost it.
+    fn without_finished(&mut self, keys: &[Bytes]) -> Result<Vec<Bytes>, Stop> {
+        let (done, mut left): (Vec<_>, Vec<_>) = keys.iter().cloned().partition(|key| self.done.contains(key));
+        for (key, there) in done.iter().zip(self.target.has(&done)?) {
+            if there {
+                self.tally.before += 1;
+            } else {
+                self.tally.lost += 1;
+                left.push(key.clone());
+            }
+        }
+        Ok(left)
     }
 
     fn copy_group(&mut self, keys: &[Bytes]) -> Result<(), Stop> {

@@ -4,7 +4,7 @@
 //!
 //! | line | means |
 //! | --- | --- |
-//! | `begun NAME` | was not at the target, and is now being written there |
+//! | `begun NAME` | was not at the target, or is not there any more, and is now being written there |
 //! | `done NAME` | is there |
 //!
 //! with names as [`encoded`] writes them. Lines are only appended, whole groups of them with one write, and a line without an end, as a
@@ -158,7 +158,9 @@ impl Journal {
 impl Past {
     fn take(&mut self, line: &[u8]) -> Option<()> {
         if let Some(name) = line.strip_prefix(b"begun ") {
-            self.begun.insert(&decoded(name)?);
+            let name = decoded(name)?;
+            self.done.remove(&name);
+            self.begun.insert(&name);
         } else {
             let name = decoded(line.strip_prefix(b"done ")?)?;
             self.begun.remove(&name);
@@ -176,7 +178,8 @@ fn foreign(text: &[u8], from: &Address, to: &Address) -> String {
         return "it is no file that seendb copy has written; it is left as it is".to_owned();
     }
     let its: Vec<&str> = lines.take(2).collect();
-    format!("it belongs to a copy {}, not from {from} to {to}", its.join(" "))
+    let its = its.join(" ");
+    format!("it belongs to a copy {its}, not from {from} to {to}\nName another file, or delete this one to begin anew")
 }
 
 #[cfg(test)]
@@ -199,11 +202,13 @@ mod tests {
         let (mut journal, past) = open(&path);
         assert!(past.done.count() + past.begun.count() == 0);
         journal.begin([&b"a b"[..], b"c\n", b"done x"].into_iter()).unwrap();
-        journal.finish([&b"a b"[..], b"\xff"].into_iter()).unwrap();
+        journal.finish([&b"a b"[..], b"lost", b"\xff"].into_iter()).unwrap();
+        journal.begin([&b"lost"[..]].into_iter()).unwrap();
         drop(journal);
         let (_, past) = open(&path);
         assert!(past.done.contains(b"a b") && past.done.contains(b"\xff") && past.done.count() == 2);
-        assert!(past.begun.contains(b"c\n") && past.begun.contains(b"done x") && past.begun.count() == 2);
+        assert!(past.begun.contains(b"c\n") && past.begun.contains(b"done x") && past.begun.contains(b"lost"));
+        assert_eq!(past.begun.count(), 3);
         assert!(!std::fs::read_to_string(&path).unwrap().contains("secret"));
     }
 

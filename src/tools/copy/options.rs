@@ -29,9 +29,9 @@ Keys that are at the target already:
 
 Interrupted runs and --resume FILE:
   The names of finished keys are written to FILE. After ^C, a lost connection or a crash, the same command
-  goes on where it was; keys that were on their way are moved again. Keys in FILE are not copied again, even
-  if they have changed at the source since: to bring changed keys up to date, run with --replace and without
-  FILE. To lose no add at all, stop the writers before the last run.
+  goes on where it was; keys that were on their way are moved again. Keys in FILE are not copied again as long
+  as the target has them, even if they have changed at the source since: to bring changed keys up to date, run
+  with --replace and without FILE. To lose no add at all, stop the writers before the last run.
 
 Clusters:
   A target that is a cluster is recognised, and each key goes to the node of its slot. A source that is a

@@ -38,6 +38,8 @@ pub struct Tally {
     pub examples: Vec<(String, String)>,
     /// Keys that an earlier run had copied.
     pub before: u64,
+    /// Keys that an earlier run had copied and the target has lost.
+    pub lost: u64,
     /// Keys of other types, if that is known.
     pub others: Option<u64>,
     /// Filters whose tightening ratio the target cannot have.
@@ -92,6 +94,7 @@ impl Tally {
             }
         };
         line("copied by an earlier run", self.before);
+        line("copied by an earlier run, not at the target any more, so copied again", self.lost);
         line("gone when their turn came", self.gone);
         line("keys of other types, left where they are", self.others.unwrap_or(0));
         line("with another tightening ratio than 0.5, which is fixed at the target", self.other_tightening);

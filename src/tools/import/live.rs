@@ -15,6 +15,7 @@ use crate::tools::copy::source::Life;
 use crate::tools::copy::stop::{End, Stop};
 use crate::tools::copy::target::{Request, Target};
 use crate::tools::keys::{Form, WHOLE_BYTES, filter, for_each_key, form_of, pieces};
+use crate::tools::log::profile_options;
 use crate::tools::meter::{amount, watch};
 use crate::tools::names::shown;
 
@@ -55,6 +56,7 @@ struct Tally {
     sent: u64,
     lives: u64,
     bytes: u64,
+    profiles: u64,
     failed: u64,
     examples: Vec<(String, String)>,
 }
@@ -69,6 +71,9 @@ impl Tally {
 
     fn text(&self) -> String {
         let mut text = format!("filters sent: {} ({} with a life), {}\n", self.sent, self.lives, amount(self.bytes));
+        if self.profiles > 0 {
+            text += &format!("profiles of rings sent: {}\n", self.profiles);
+        }
         if self.failed > 0 {
             text += &format!("failed: {}\n", self.failed);
             self.examples.iter().for_each(|(name, reason)| text += &format!("  {name}: {reason}\n"));
@@ -88,6 +93,7 @@ pub fn send(keyspace: &Keyspace, into: &Into, replace: bool) -> Result<(String, 
     let mut sender = Sender { into, replace, target: None, batch: Vec::new(), batch_bytes: 0, tally: Tally::default() };
     // Connected first, so that a wrong address is told even if there is nothing to send.
     let sent = sender.connect(if into.one_db { into.address.db } else { 0 }).and_then(|()| {
+        sender.profiles(keyspace)?;
         watch(
             "sending keys",
             || (done.load(Ordering::Relaxed), all),
@@ -131,6 +137,29 @@ impl Sender<'_> {
     fn target(&mut self) -> Result<&mut Target, Stop> {
         let target = self.target.as_mut().map(|(_, target)| target);
         target.ok_or(Stop::Reply(End::Target, "nothing"))
+    }
+
+    /// What rings get that are made later.
+    fn profiles(&mut self, keyspace: &Keyspace) -> Result<(), Stop> {
+        for (prefix, profile) in keyspace.profiles().all() {
+            let prefix = Bytes::copy_from_slice(&prefix);
+            let name = [b"profile ", &prefix[..]].concat();
+            let about = |word: &'static str| ["CHAIN.PROFILE", word].map(|word| Bytes::from_static(word.as_bytes()));
+            let get = Request::new(&prefix, about("GET").into_iter().chain([prefix.clone()]));
+            if !self.replace && self.target()?.call(get)?.array().is_some() {
+                self.tally.fail(&name, "exists there; --replace would replace it".to_owned());
+                continue;
+            }
+            let options = profile_options(&profile);
+            let options = options.split_whitespace().map(|word| Bytes::copy_from_slice(word.as_bytes()));
+            let set = Request::new(&prefix, about("SET").into_iter().chain([prefix.clone()]).chain(options));
+            match judge(self.target()?.call(set)?) {
+                Verdict::No(reason) => self.tally.fail(&name, reason),
+                Verdict::Never(text) => return Err(Stop::Refused { end: End::Target, text }),
+                _ => self.tally.profiles += 1,
+            }
+        }
+        Ok(())
     }
 
     fn key(&mut self, db: usize, entry: EntryRef<'_>) -> Result<(), Stop> {

@@ -1,5 +1,5 @@
-//! `seendb import DUMP.RDB`: the Bloom filters of a snapshot of Redis, Valkey or SeenDB, with their lives, as a snapshot in a
-//! folder or into a live server.
+//! `seendb import DUMP.RDB`: the filters of a snapshot of Redis, Valkey or SeenDB, Bloom filters and rings, with their lives, as a
+//! snapshot in a folder or into a live server.
 //!
 //! | module | holds |
 //! | --- | --- |
@@ -28,16 +28,18 @@ use crate::persist::snapshot::read::{self, Report};
 use crate::persist::snapshot::save;
 
 const LONG_ABOUT: &str = "\
-Take the Bloom filters out of a snapshot (dump.rdb) of Redis with RedisBloom, Valkey or SeenDB, with their lives.
+Take the filters out of a snapshot (dump.rdb) of Redis with RedisBloom, Valkey or SeenDB, with their lives: Bloom
+filters, and of SeenDB also those of all other families and the profiles of rings.
 
 With --dir they become a snapshot that SeenDB loads at its start. With --into they are sent to a live server,
-SeenDB or Redis with RedisBloom. Filters of all releases of RedisBloom are read. Keys of other types are
-stepped over, counted and named; filters whose life is over are dropped and counted.";
+SeenDB or Redis with RedisBloom; Redis takes no others, so these are listed as failed. Filters of all releases of
+RedisBloom are read. Keys of other types are stepped over and counted; filters whose life is over are
+dropped and counted.";
 
 const AFTER_HELP: &str = "\
 With --into every key keeps its database, unless the address names one (redis://host:port/3): then all keys
-go there. Keys that are there already are left alone, listed, and make the exit status 1; --replace replaces
-them. Large filters go in pieces, under a name that ends in '.seendb-copy.N' until they are whole.
+go there. Keys and profiles that are there already are left alone, listed, and make the exit status 1; --replace
+replaces them. Large filters go in pieces, under a name that ends in '.seendb-copy.N' until they are whole.
 
 Exit status: 0 if all filters arrived, 1 otherwise, 2 if the words are not understood.
 ";
@@ -46,7 +48,7 @@ Exit status: 0 if all filters arrived, 1 otherwise, 2 if the words are not under
 #[derive(Debug, Parser)]
 #[command(
     name = "seendb import",
-    about = "Take Bloom filters out of a snapshot of Redis, Valkey or SeenDB",
+    about = "Take filters out of a snapshot of Redis, Valkey or SeenDB",
     long_about = LONG_ABOUT,
     after_long_help = AFTER_HELP,
     override_usage = "seendb import [OPTIONS] <DUMP.RDB> (--dir <FOLDER> | --into <ADDRESS>)",
@@ -167,7 +169,12 @@ fn write_snapshot(keyspace: &Arc<Keyspace>, path: &Path) -> Result<String, Strin
         .map_err(|error| format!("'{}': {error}", path.display()))?;
     let filters = progress.keys_done.load(Ordering::Relaxed);
     let lives = lives(keyspace);
-    Ok(format!("filters written to '{}': {filters} ({lives} with a life), {}\n", path.display(), amount(bytes)))
+    let profiles = match keyspace.profiles().all().len() {
+        0 => String::new(),
+        profiles => format!("profiles of rings written: {profiles}\n"),
+    };
+    let path = path.display();
+    Ok(format!("filters written to '{path}': {filters} ({lives} with a life), {}\n{profiles}", amount(bytes)))
 }
 
 /// How many keys have a life.

@@ -11,7 +11,8 @@
 //! | `stop` | what ends a run, and what to do about it |
 //!
 //! **What holds at every moment.** Events before the place in the file of `--resume` were answered by the server, each in the order of
-//! the lines. Those behind it were perhaps sent, and are sent again.
+//! the lines, and how many of them it refused stands beside it. Those behind it were perhaps sent, and are sent again: among them all that
+//! a run sent in vain, of which not one event was taken.
 
 mod event;
 mod input;
@@ -52,12 +53,12 @@ fn told(stop: &Stop, resumable: bool) -> String {
     }
 }
 
-/// Whether the server took all events.
+/// Whether the server took all events that were sent.
 fn ingest(options: &Chain) -> Result<bool, Stop> {
     let (progress, began) = (Progress::default(), Instant::now());
     let mut sender = Sender::new(options, interrupted(), &progress)?;
     let ended = watch_line(options.progress, |took| progress.line(took), || sender.run(&progress));
     // Who does not read it gets the exit status.
-    let _ = std::io::stdout().write_all(sender.tally.summary(began.elapsed()).as_bytes());
+    let _ = std::io::stdout().write_all(sender.tally.summary(began.elapsed(), options.resume.is_some()).as_bytes());
     ended.map(|()| sender.tally.refused == 0)
 }

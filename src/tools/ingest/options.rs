@@ -31,15 +31,21 @@ Times that lie back:
 Interrupted runs and --resume FILE:
   The byte up to which the server has confirmed all events is kept in FILE. After ^C, a bad line, a lost
   connection or a crash, the same command goes on from there; what was on its way is sent again, which a ring with a
-  window takes without a change. If the events have grown since, the new ones are sent.
+  window takes without a change. If the events have grown since, the new ones are sent. A run of which the server
+  took nothing leaves FILE as it was. Single events that were refused are not sent again: they are counted in
+  FILE; to send all events anew, delete it.
 
-Exit status: 0 if the server took all events, 1 otherwise, 2 if the words are not understood. Lines passed over by
---skip-bad do not count.
+Exit status: 0 if the server took all events that were sent, 1 otherwise, 2 if the words are not understood. Lines
+passed over by --skip-bad do not count.
 ";
 
 /// `seendb ingest`.
 #[derive(Debug, Parser)]
-#[command(name = "seendb ingest", about = "Feed events, a line of JSON each, into filters of a live server")]
+#[command(
+    name = "seendb ingest",
+    bin_name = "seendb ingest",
+    about = "Feed events, a line of JSON each, into filters of a live server"
+)]
 pub struct Options {
     /// Into what.
     #[command(subcommand)]

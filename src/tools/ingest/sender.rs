@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use super::event::Event;
 use super::input::{Input, MAX_LINE_BYTES, Next};
 use super::options::Chain;
-use super::place::{Place, PlaceFile};
+use super::place::{Answered, Place, PlaceFile};
 use super::stop::Stop;
 use super::tally::{BadLine, Progress, Tally};
 use crate::tools::client::{Client, Reply};
@@ -63,8 +63,8 @@ pub struct Sender<'a> {
     flying: VecDeque<Vec<Sent>>,
     /// Behind the last line that was read.
     read: Place,
-    /// Everything before it is answered.
-    confirmed: Place,
+    /// How far a later run need not go back.
+    confirmed: Answered,
     events: u64,
     began: Instant,
     /// What came of the events so far.
@@ -78,8 +78,9 @@ impl<'a> Sender<'a> {
     /// [`Stop`].
     pub fn new(options: &'a Chain, stop: Arc<AtomicBool>, progress: &Progress) -> Result<Sender<'a>, Stop> {
         let opened = options.resume.as_deref().map(|path| PlaceFile::open(path, &options.into, &options.key_prefix));
-        let (place_file, place) =
-            opened.transpose()?.map_or((None, Place::default()), |(file, place)| (Some(file), place));
+        let (place_file, confirmed) =
+            opened.transpose()?.map_or((None, Answered::default()), |(file, answered)| (Some(file), answered));
+        let place = confirmed.place;
         let input = Input::open(options.file.as_deref(), place)?;
         progress.bytes.store(place.byte, Ordering::Relaxed);
         progress.all_bytes.store(input.all_bytes.unwrap_or(0), Ordering::Relaxed);
@@ -96,10 +97,10 @@ impl<'a> Sender<'a> {
             batch_began: place.byte,
             flying: VecDeque::new(),
             read: place,
-            confirmed: place,
+            confirmed,
             events: 0,
             began: Instant::now(),
-            tally: Tally { before: place.line, ..Tally::default() },
+            tally: Tally { before: place.line, refused_before: confirmed.refused, ..Tally::default() },
         };
         sender.ask()?;
         Ok(sender)
@@ -185,7 +186,15 @@ impl<'a> Sender<'a> {
         } else if let Some(sent) = self.batch.last_mut().or(self.flying.back_mut().and_then(|batch| batch.last_mut())) {
             sent.place = self.read;
         } else {
-            self.confirmed = self.read;
+            self.confirm(self.read);
+        }
+    }
+
+    /// All before this place is answered. As long as the server has taken nothing, the command is wrong rather than the events: it is
+    /// left to the next run to send them again.
+    fn confirm(&mut self, place: Place) {
+        if self.tally.refused == 0 || self.tally.taken() > 0 {
+            self.confirmed = Answered { place, refused: self.tally.refused_before + self.tally.refused };
         }
     }
 
@@ -280,10 +289,10 @@ impl<'a> Sender<'a> {
             for sent in self.flying.pop_front().unwrap_or_default() {
                 let reply = self.client.read()?;
                 self.judge(&sent, reply)?;
-                self.confirmed = sent.place;
+                self.confirm(sent.place);
             }
             progress.events.store(self.tally.events(), Ordering::Relaxed);
-            progress.bytes.store(self.confirmed.byte, Ordering::Relaxed);
+            progress.bytes.store(self.confirmed.place.byte, Ordering::Relaxed);
             if let Some(file) = &mut self.place_file {
                 file.confirm(self.confirmed)?;
             }

@@ -42,6 +42,8 @@ pub struct Tally {
     pub bad_lines: Vec<BadLine>,
     /// Lines that earlier runs had sent.
     pub before: u64,
+    /// Events among these that the server had refused.
+    pub refused_before: u64,
 }
 
 impl Tally {
@@ -61,13 +63,18 @@ impl Tally {
         }
     }
 
-    /// Events that were answered.
-    pub fn events(&self) -> u64 {
-        self.new + self.known + self.refused
+    /// Events that the server took.
+    pub fn taken(&self) -> u64 {
+        self.new + self.known
     }
 
-    /// The lines at the end.
-    pub fn summary(&self, took: Duration) -> String {
+    /// Events that were answered.
+    pub fn events(&self) -> u64 {
+        self.taken() + self.refused
+    }
+
+    /// The lines at the end. `resumable`: how far it came is kept.
+    pub fn summary(&self, took: Duration, resumable: bool) -> String {
         let seconds = took.as_secs_f64();
         let rate = self.events() as f64 / seconds.max(0.001);
         let mut text = format!("events: {} in {seconds:.1} s ({rate:.0}/s)\n", self.events());
@@ -76,6 +83,15 @@ impl Tally {
             text += &format!("  line {line}, {key}: {reason}\n");
         }
         text += &more(self.refused, self.examples.len());
+        if let Some(advice) = self.examples.iter().find_map(|(_, _, reason)| advice(reason)) {
+            text += &format!("  {advice}\n");
+        }
+        if resumable && self.refused > 0 {
+            text += match self.taken() {
+                0 => "  no event was taken: a run with the same file of --resume sends them again\n",
+                _ => "  a run with the same file of --resume does not send them again; delete it to send all events\n",
+            };
+        }
         if self.bad > 0 {
             text += &format!("bad lines, passed over: {}\n", self.bad);
             self.bad_lines.iter().for_each(|bad| text += &format!("  {bad}\n"));
@@ -84,7 +100,25 @@ impl Tally {
         if self.before > 0 {
             text += &format!("lines sent by earlier runs: {}\n", self.before);
         }
+        if self.refused_before > 0 {
+            text += &format!(
+                "refused in earlier runs, and not sent again: {} (delete the file of --resume to send all events)\n",
+                self.refused_before
+            );
+        }
         text
+    }
+}
+
+/// What may have been forgotten on the command line, if the server refused an event for this.
+fn advice(reason: &str) -> Option<&'static str> {
+    match reason {
+        "ERR AT needs a window" => Some("rings without a window take no times: give --window SECONDS, or --no-time"),
+        "ERR AT is needed by this filter's clock" => {
+            Some("rings with the clock of events need times: leave --no-time out")
+        }
+        "ERR not found" => Some("--no-create makes no rings"),
+        _ => None,
     }
 }
 
@@ -129,7 +163,7 @@ mod tests {
         let mut tally = Tally { new: 5, known: 2, before: 3, ..Tally::default() };
         (1..=12).for_each(|line| tally.refuse(line, b"seen:u", "ERR no"));
         tally.pass_over(BadLine { line: 4, reason: "EOF".to_owned() });
-        let text = tally.summary(Duration::from_secs(1));
+        let text = tally.summary(Duration::from_secs(1), false);
         let head = "events: 19 in 1.0 s (19/s)\nnew: 5\nknown: 2\nrefused: 12\n  line 1, \"seen:u\": ERR no\n";
         let tail = "  and 2 more\nbad lines, passed over: 1\n  line 4: EOF\nlines sent by earlier runs: 3\n";
         assert!(text.starts_with(head) && text.ends_with(tail), "{text}");

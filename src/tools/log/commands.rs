@@ -17,6 +17,9 @@
 //! | copied | `COPY`; the filter for RedisBloom, which has no `COPY` of filters |
 //! | others | the command that they came from |
 //!
+//! **For Redis** all but Bloom filters is left out, profiles of rings too, and told at the end: what takes a filter's place
+//! deletes it.
+//!
 //! **A chunk** is printed as the bytes that are there afterwards: RedisBloom puts them in place of its own, SeenDB ors them.
 
 use std::collections::HashMap;
@@ -38,6 +41,8 @@ use crate::persist::record::{Change, Record, Unit, for_each_record};
 use crate::persist::replay::ReplayError;
 use crate::persist::snapshot::read::Progress;
 use crate::tools::keys::{Form, WHOLE_BYTES, filter, for_each_key, form_of, pieces};
+use crate::tools::meter::count;
+use crate::tools::names::shown;
 
 /// In what a key lags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,14 +58,22 @@ pub struct Commands<W> {
     out: Resp<W>,
     model: Model,
     lagging: HashMap<(usize, Vec<u8>), Lag>,
-    /// Whether the server can copy filters.
-    copies: bool,
+    /// Whether the server is Redis, which has Bloom filters only and cannot copy them.
+    redis: bool,
 }
 
+/// So many filters that were left out are named.
+const NAMED: usize = 3;
+
 impl<W: Write> Commands<W> {
-    /// Prints to `out`, for a server that can copy filters or not.
-    pub fn new(out: Resp<W>, copies: bool) -> Commands<W> {
-        Commands { out, model: Model::new(), lagging: HashMap::new(), copies }
+    /// Prints to `out`, for Redis or for SeenDB.
+    pub fn new(out: Resp<W>, redis: bool) -> Commands<W> {
+        Commands { out, model: Model::new(), lagging: HashMap::new(), redis }
+    }
+
+    /// Whether a key is a filter that the server cannot have.
+    fn is_left_out(&self, db: usize, name: &[u8]) -> Result<bool, CatError> {
+        Ok(self.redis && self.model.look(db, name, |entry| entry.is_some_and(is_ours_alone))?)
     }
 
     fn lag(&self, db: usize, name: &[u8]) -> Option<Lag> {
@@ -96,6 +109,9 @@ impl<W: Write> Commands<W> {
     /// Prints a key as it is.
     fn whole(&mut self, db: usize, name: &[u8]) -> Result<(), CatError> {
         self.forget_lag(db, name);
+        if self.is_left_out(db, name)? {
+            return Ok(self.out.request(db, &[b"DEL", name])?);
+        }
         let out = &mut self.out;
         let printed = self.model.look(db, name, |entry| entry.map(|entry| print_key(out, db, name, entry)))?;
         printed.unwrap_or(Err(CatError::Replay(ReplayError::Unfitting)))
@@ -114,15 +130,17 @@ impl<W: Write> Commands<W> {
         match change {
             Change::BloomAdded { link, items } => self.added(*db, name, *link, items),
             Change::RingAdded { event, items } => {
-                self.set_lag(*db, name, Lag::Filter);
+                self.others_lag(*db, name);
                 Ok(self.model.apply(*db, name, &Effect::RingAdded { event: *event, items })?)
             }
             Change::Counted { what, items } => {
-                self.set_lag(*db, name, Lag::Filter);
+                self.others_lag(*db, name);
                 Ok(self.model.apply(*db, name, &what.effect(items))?)
             }
             Change::Effect(effect) => {
-                self.before(*db, name, effect)?;
+                if !self.concerns_left_out(*db, name, effect)? {
+                    self.before(*db, name, effect)?;
+                }
                 self.model.apply(*db, name, effect)?;
                 self.after(*db, name, effect)
             }
@@ -146,6 +164,29 @@ impl<W: Write> Commands<W> {
         Ok(())
     }
 
+    /// A filter that is not of Redis lags, unless it is left out.
+    fn others_lag(&mut self, db: usize, name: &[u8]) {
+        if !self.redis {
+            self.set_lag(db, name, Lag::Filter);
+        }
+    }
+
+    /// Whether an effect is about something that the server cannot have. Filters in whose place it comes go.
+    fn concerns_left_out(&mut self, db: usize, name: &[u8], effect: &Effect<'_>) -> Result<bool, CatError> {
+        match *effect {
+            Effect::Profile { .. } => return Ok(self.redis),
+            Effect::Deleted { .. } | Effect::Life { .. } | Effect::Renamed { .. } | Effect::Moved { .. } => {}
+            _ => return Ok(false),
+        }
+        let left_out = self.is_left_out(db, name)?;
+        match *effect {
+            Effect::Renamed { to } if left_out => self.delete_if_there(db, to)?,
+            Effect::Moved { db: other } if left_out => self.delete_if_there(other, name)?,
+            _ => {}
+        }
+        Ok(left_out)
+    }
+
     /// What is printed while the key is as the record found it.
     fn before(&mut self, db: usize, name: &[u8], effect: &Effect<'_>) -> Result<(), CatError> {
         match *effect {
@@ -166,7 +207,7 @@ impl<W: Write> Commands<W> {
                 self.forget_lag(db, to);
                 self.out.request(db, &[b"RENAME", name, to])?;
             }
-            Effect::Copied { db: other, to } if self.copies => {
+            Effect::Copied { db: other, to } if !self.redis => {
                 self.catch_up(db, name)?;
                 self.forget_lag(other, to);
                 let number = other.to_string();
@@ -194,6 +235,8 @@ impl<W: Write> Commands<W> {
     /// What is printed when the key is as the record left it.
     fn after(&mut self, db: usize, name: &[u8], effect: &Effect<'_>) -> Result<(), CatError> {
         match *effect {
+            Effect::RingHeader { .. } if self.redis => Ok(()),
+            Effect::Restored { .. } if self.is_left_out(db, name)? => self.whole(db, name),
             Effect::BloomCreated { shape, options, growth, .. } => match reserve_words(&shape, options, growth) {
                 Some(more) => {
                     let more = more.iter().map(String::as_bytes);
@@ -209,7 +252,7 @@ impl<W: Write> Commands<W> {
             Effect::BloomChunk { link, offset, data } if self.lag(db, name).is_none() && !data.is_empty() => {
                 self.chunk(db, name, link as usize, offset, data.len())
             }
-            Effect::Copied { db: other, to } if !self.copies => self.whole(other, to),
+            Effect::Copied { db: other, to } if self.redis => self.whole(other, to),
             Effect::RingCreated { .. }
             | Effect::RingRotated
             | Effect::RingCleared
@@ -217,7 +260,7 @@ impl<W: Write> Commands<W> {
             | Effect::CountingCreated { .. }
             | Effect::CountingDecayed
             | Effect::DleftCreated { .. } => {
-                self.set_lag(db, name, Lag::Filter);
+                self.others_lag(db, name);
                 Ok(())
             }
             Effect::Restored { payload, .. } => {
@@ -248,9 +291,9 @@ impl<W: Write> Commands<W> {
     }
 
     fn lives(&mut self) -> Result<(), CatError> {
-        let out = &mut self.out;
+        let (out, redis) = (&mut self.out, self.redis);
         for_each_key(self.model.keyspace(), |db, entry| {
-            let Some(life) = entry.life() else { return Ok(()) };
+            let Some(life) = entry.life().filter(|_| !(redis && is_ours_alone(entry))) else { return Ok(()) };
             Ok(out.request(db, &[b"PEXPIREAT", entry.name(), life.to_string().as_bytes()])?)
         })
     }
@@ -265,6 +308,11 @@ fn print_half<W: Write, L: Load>(
 ) -> Result<(), CatError> {
     out.request(db, &[b"DEL", name])?;
     Ok(out.request(db, &[L::COMMAND.as_bytes(), name, half.cursor.to_string().as_bytes(), &half.header])?)
+}
+
+/// Whether Redis has no such filter, with whatever module.
+fn is_ours_alone(entry: EntryRef<'_>) -> bool {
+    !matches!(entry.value(), ValueRef::Bloom(_))
 }
 
 /// Prints a key in place of one that may be there.
@@ -307,11 +355,16 @@ impl<W: Write> Printer for Commands<W> {
         if !shown {
             return Ok(());
         }
-        let out = &mut self.out;
+        let (out, redis) = (&mut self.out, self.redis);
         let profiles = self.model.keyspace().profiles().all();
-        let printed = profiles.iter().try_for_each(|(prefix, profile)| print_profile(out, prefix, Some(profile)));
-        let printed = printed
-            .and_then(|()| for_each_key(self.model.keyspace(), |db, entry| print_key(out, db, entry.name(), entry)));
+        let mut profiles = profiles.iter().filter(|_| !redis);
+        let printed = profiles.try_for_each(|(prefix, profile)| print_profile(out, prefix, Some(profile)));
+        let printed = printed.and_then(|()| {
+            for_each_key(self.model.keyspace(), |db, entry| match redis && is_ours_alone(entry) {
+                true => Ok(()),
+                false => print_key(out, db, entry.name(), entry),
+            })
+        });
         printed.map_err(|error| error.to_string())
     }
 
@@ -333,6 +386,29 @@ impl<W: Write> Printer for Commands<W> {
         self.catch_up_all(|_| true)?;
         self.lives()?;
         Ok(self.out.flush()?)
+    }
+
+    fn left_out(&self) -> Option<String> {
+        let (mut filters, mut names) = (0, String::new());
+        let _ = for_each_key(self.model.keyspace(), |db, entry| {
+            if is_ours_alone(entry) {
+                filters += 1;
+                if filters <= NAMED as u64 {
+                    let lead = if filters == 1 { ": " } else { ", " };
+                    names += &format!("{lead}{} of database {db}", shown(entry.name()));
+                }
+            }
+            Ok::<_, ()>(())
+        });
+        let more = if filters > NAMED as u64 { ", …" } else { "" };
+        let profiles = self.model.keyspace().profiles().all().len() as u64;
+        (self.redis && filters + profiles > 0).then(|| {
+            format!(
+                "left out, as Redis has Bloom filters only: {} of rings, {}{names}{more}",
+                count(profiles, "profile"),
+                count(filters, "other filter")
+            )
+        })
     }
 }
 
@@ -362,7 +438,7 @@ mod tests {
 
     fn run(effects: &[(&[u8], Effect<'_>)]) -> (Vec<u8>, Vec<u8>) {
         let mut out = Vec::new();
-        let mut commands = Commands::new(Resp::new(&mut out), true);
+        let mut commands = Commands::new(Resp::new(&mut out), false);
         for (name, effect) in effects {
             let mut bytes = Vec::new();
             encode(0, name, effect, &mut bytes);

@@ -20,6 +20,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use clap::{Parser, Subcommand};
 
+pub(super) use text::profile_options;
+
 use super::meter::watch;
 use super::pinned::pin;
 use crate::persist::files::Files;
@@ -38,7 +40,8 @@ the bit, with the same counts and lives:
 
     seendb log cat appendonlydir --resp | redis-cli --pipe
 
-They are understood by SeenDB and, with --redis, by Redis with RedisBloom.";
+They are understood by SeenDB. With --redis they are for Redis with RedisBloom, which has Bloom filters only:
+those of all other families are left out, and profiles of rings, counted and named on standard error.";
 
 const AFTER_HELP: &str = "\
 How --resp stays exact:
@@ -93,7 +96,7 @@ struct Cat {
     #[arg(long, visible_alias = "raw-resp")]
     resp: bool,
 
-    /// For RedisBloom, which has no COPY of filters: print copies whole
+    /// For RedisBloom, which has Bloom filters only and no COPY of them: leave the others out, print copies whole
     #[arg(long, requires = "resp")]
     redis: bool,
 }
@@ -130,12 +133,17 @@ trait Printer {
 
     /// The end of the log.
     fn end(&mut self) -> Result<(), CatError>;
+
+    /// What was there at the end and could not be printed, in words.
+    fn left_out(&self) -> Option<String> {
+        None
+    }
 }
 
 fn cat(options: &Cat) -> Result<bool, String> {
     let out = BufWriter::with_capacity(1 << 20, io::stdout().lock());
     match options.resp {
-        true => cat_to(options, &mut commands::Commands::new(resp::Resp::new(out), !options.redis)),
+        true => cat_to(options, &mut commands::Commands::new(resp::Resp::new(out), options.redis)),
         false => cat_to(options, &mut text::Lines::new(out)),
     }
 }
@@ -170,6 +178,9 @@ fn cat_to(options: &Cat, printer: &mut (impl Printer + ?Sized)) -> Result<bool, 
         Ok(torn) => {
             if let Some(torn) = torn {
                 eprintln!("seendb log cat: {torn}, which are left out");
+            }
+            if let Some(left_out) = printer.left_out() {
+                eprintln!("seendb log cat: {left_out}");
             }
             Ok(true)
         }

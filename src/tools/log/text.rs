@@ -13,6 +13,7 @@ use crate::keyspace::effect::{Cause, Effect, Profile};
 use crate::persist::files::Files;
 use crate::persist::record::{Change, Counted, Record, Unit, for_each_record};
 use crate::persist::snapshot::read::{Progress, walk};
+use crate::tools::meter::count;
 use crate::tools::names::shown;
 
 /// Prints lines.
@@ -42,8 +43,12 @@ impl<W: Write> Printer for Lines<W> {
         let read = walk(&*file, false, progress, &mut |key| {
             let life = key.life.map_or(String::new(), |life| format!(", ends at {life}"));
             let filter = match (key.chain, key.ring) {
-                (Some(chain), _) => format!(": {} items in {} sub-filters", chain.items, chain.links.len()),
-                (None, Some(ring)) => format!(": {} items in {} arrays", ring.items, ring.parts),
+                (Some(chain), _) => {
+                    format!(": {} in {}", count(chain.items, "item"), count(chain.links.len() as u64, "sub-filter"))
+                }
+                (None, Some(ring)) => {
+                    format!(": {} in {}", count(ring.items, "item"), count(ring.parts as u64, "array"))
+                }
                 (None, None) => String::new(),
             };
             if printed.is_ok() {
@@ -53,7 +58,9 @@ impl<W: Write> Printer for Lines<W> {
             }
         });
         printed.map_err(|error| error.to_string())?;
-        read.map(drop).map_err(|error| lead(&error))
+        let profiles = read.map_err(|error| lead(&error))?.profiles;
+        let mut lines = profiles.iter().map(|(prefix, profile)| profile_words(&word(prefix), profile));
+        lines.try_for_each(|line| self.line(&"base", 0, &line)).map_err(|error| error.to_string())
     }
 
     fn unit(&mut self, unit: &Unit<'_>, position: u64, shown: bool) -> Result<(), CatError> {
@@ -84,8 +91,13 @@ fn word(bytes: &[u8]) -> Cow<'_, str> {
     }
 }
 
+/// The command that sets a profile.
+fn profile_words(prefix: &str, profile: &Profile) -> String {
+    format!("CHAIN.PROFILE SET {prefix} {}", profile_options(profile))
+}
+
 /// The words that set a profile.
-pub(super) fn profile_options(profile: &Profile) -> String {
+pub(in crate::tools) fn profile_options(profile: &Profile) -> String {
     let (settings, keyed) = (&profile.settings, if profile.keyed { " KEYED" } else { "" });
     let (capacity, error) = (settings.capacity, rate(settings.error));
     format!("CAPACITY {capacity} ERROR {error}{}{keyed}", ring_options(settings))
@@ -202,9 +214,7 @@ fn text(record: &Record<'_>) -> String {
         Effect::RingCleared => format!("CHAIN.CLEAR {name}"),
         Effect::RingLinks { links, .. } => format!("# {name} has {links} links"),
         Effect::Profile { settings: None } => format!("CHAIN.PROFILE DEL {name}"),
-        Effect::Profile { settings: Some(profile) } => {
-            format!("CHAIN.PROFILE SET {name} {}", profile_options(profile))
-        }
+        Effect::Profile { settings: Some(profile) } => profile_words(&name, profile),
         Effect::BloomGrown { shape } => {
             format!("# {name} grows: a sub-filter for {} items at {}", shape.entries, rate(shape.error))
         }

@@ -18,7 +18,7 @@ use crate::codec::value::{self, Built};
 use crate::filters::scalable_bloom::{Link, ScalableBloom};
 use crate::keyspace::arrivals::Arrivals;
 use crate::keyspace::bloom::filter_of_value;
-use crate::keyspace::effect::Effect;
+use crate::keyspace::effect::{Effect, Profile};
 use crate::keyspace::entry::{Entry, EntryRef, Value};
 use crate::keyspace::{DATABASES, Keyspace, built_filter, ring};
 use crate::persist::record::{Change, decode};
@@ -256,10 +256,8 @@ impl Sink for Loader<'_, '_> {
     }
 
     fn profile(&mut self, record: &[u8]) {
-        if let Ok((record, _)) = decode(record)
-            && let Change::Effect(Effect::Profile { settings }) = record.change
-        {
-            self.loading.keyspace.profiles().put(record.name, settings);
+        if let Some((prefix, profile)) = profile_of(record) {
+            self.loading.keyspace.profiles().put(prefix, profile);
         }
     }
 
@@ -267,6 +265,15 @@ impl Sink for Loader<'_, '_> {
         if db < DATABASES as u64 {
             self.loading.keyspace.expect_keys(db as usize, keys);
         }
+    }
+}
+
+/// The profile that a record sets, or takes away, with its prefix.
+pub(super) fn profile_of(record: &[u8]) -> Option<(&[u8], Option<Profile>)> {
+    let (record, _) = decode(record).ok()?;
+    match record.change {
+        Change::Effect(Effect::Profile { settings }) => Some((record.name, settings)),
+        _ => None,
     }
 }
 

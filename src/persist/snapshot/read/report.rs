@@ -10,6 +10,7 @@ use crate::codec::foreign::TypeName;
 use crate::codec::rdb::Malformed;
 use crate::codec::ring_value::RingError;
 use crate::filters::bits::AllocError;
+use crate::keyspace::effect::Profile;
 
 /// Most losses that a report describes, and names that it gives of one; all are counted.
 pub(super) const LISTED: usize = 100;
@@ -101,6 +102,8 @@ pub struct Report {
     pub skipped: BTreeMap<TypeName, u64>,
     /// Fields about the file, without the block marks.
     pub aux: Vec<(Vec<u8>, Vec<u8>)>,
+    /// What rings get that a command makes by itself, by the prefix of their names; only [`walk`](super::walk) tells.
+    pub profiles: Vec<(Vec<u8>, Profile)>,
     /// The checksum of the whole.
     pub checksum: Checksum,
     /// Block marks whose checksum was right.
@@ -171,11 +174,16 @@ pub struct Loss {
 
 impl fmt::Display for Loss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "bytes {} to {}: {}", self.from, self.to, self.reason)?;
-        if self.keys > 0 {
-            write!(f, " ({} keys)", self.keys)?;
-        }
-        Ok(())
+        write!(f, "bytes {} to {}: {}{}", self.from, self.to, self.reason, in_brackets(self.keys))
+    }
+}
+
+/// So many keys, behind a text; nothing if there are none.
+pub(super) fn in_brackets(keys: u64) -> String {
+    match keys {
+        0 => String::new(),
+        1 => " (1 key)".to_owned(),
+        keys => format!(" ({keys} keys)"),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Keys shown, not loaded.
 
+use super::load::profile_of;
 use super::report::{Fault, LISTED, Loss, Losses, listed_name};
 use super::{Large, LargeCells, LargeRing, Place, Sink};
 use crate::codec::bloom_value::{BLOOM_ID, BloomValue, ValueError};
@@ -13,6 +14,10 @@ use crate::codec::value::Value;
 use crate::filters::LinkInfo;
 use crate::filters::ring::Settings;
 use crate::filters::{counting, dleft};
+use crate::keyspace::effect::Profile;
+
+/// Most profiles that are kept: no server has more.
+const PROFILES: usize = 1024;
 
 /// A key of a snapshot.
 #[derive(Clone, Copy, Debug)]
@@ -113,13 +118,14 @@ pub(super) struct Visits<'v> {
     scratch: Vec<u8>,
     buffer: Vec<u8>,
     pub(super) filters: u64,
+    pub(super) profiles: Vec<(Vec<u8>, Profile)>,
     pub(super) losses: Losses,
 }
 
 impl<'v> Visits<'v> {
     pub(super) fn new(visit: &'v mut dyn FnMut(&Visited<'_>), accept_damaged: bool) -> Self {
-        let (scratch, buffer, losses) = Default::default();
-        Visits { visit, accept_damaged, scratch, buffer, filters: 0, losses }
+        let (scratch, buffer, profiles, losses) = Default::default();
+        Visits { visit, accept_damaged, scratch, buffer, filters: 0, profiles, losses }
     }
 
     fn show(&mut self, name: &[u8], type_name: TypeName, place: &Place, Shown { chain, ring, cells }: Shown<'_>) {
@@ -213,6 +219,14 @@ impl Sink for Visits<'_> {
     fn large_cells(&mut self, name: &[u8], cells: LargeCells, place: Place) -> Result<(), Fault> {
         self.show_cells(name, &cells.head, &place);
         Ok(())
+    }
+
+    fn profile(&mut self, record: &[u8]) {
+        if let Some((prefix, Some(profile))) = profile_of(record)
+            && self.profiles.len() < PROFILES
+        {
+            self.profiles.push((prefix.to_vec(), profile));
+        }
     }
 
     fn foreign(&mut self, window: &[u8], at: usize, type_name: TypeName, place: Place) {
