@@ -536,12 +536,12 @@ impl Actor {
             22 => format!("CHAIN.PROFILE SET {key} LINKS {}", 2 + item % 7),
             23 => format!("CBF.RESERVE {key} 0.01 {} COUNTERBITS 8", 1 + item % 5000),
             24 => {
-                let family = if item % 2 == 0 { "CBF" } else { "DLCBF" };
+                let family = if item.is_multiple_of(2) { "CBF" } else { "DLCBF" };
                 let items: Vec<String> = (item..item + 400).map(|item| item.to_string()).collect();
                 format!("{family}.MADD {key} {}", items.join(" "))
             }
             25 => {
-                let family = if item % 2 == 0 { "CBF" } else { "DLCBF" };
+                let family = if item.is_multiple_of(2) { "CBF" } else { "DLCBF" };
                 let items: Vec<String> = (item..item + 400).map(|item| item.to_string()).collect();
                 format!("{family}.MDEL {key} {}", items.join(" "))
             }

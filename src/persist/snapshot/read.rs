@@ -94,6 +94,9 @@ struct LargeCells {
 trait Sink {
     /// Whether the bits of large filters are wanted.
     const KEEPS_BITS: bool;
+    /// Whether what large filters hold is looked at where not all of it can be: hashes of a ring, cells of a d-left filter. They
+    /// come along then.
+    const LOOKS_INSIDE: bool = Self::KEEPS_BITS;
 
     /// A buffer for the next window.
     fn spare(&mut self) -> Vec<u8>;

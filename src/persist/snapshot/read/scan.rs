@@ -453,7 +453,8 @@ impl<'f, 'r, S: Sink> Scanner<'f, 'r, S> {
                 if len != head.content_bytes() {
                     return Err(wrong());
                 }
-                Ok(if keeps { Some(BitArray::zeroed(len.max(1))?) } else { None })
+                let looks = keeps || wanted && S::LOOKS_INSIDE && head.listed;
+                Ok(if looks { Some(BitArray::zeroed(len.max(1))?) } else { None })
             })?;
             if let Some(array) = array {
                 ring.parts.push(part_of(head, &array).map_err(Fault::from)?.ok_or_else(wrong)?);
@@ -468,7 +469,7 @@ impl<'f, 'r, S: Sink> Scanner<'f, 'r, S> {
 
     fn large_cells(&mut self, id: ModuleId, name: &[u8], mut place: Place) -> Result<(), Fault> {
         let wanted = self.takes(&place)?;
-        let keeps = wanted && S::KEEPS_BITS;
+        let keeps = wanted && (S::KEEPS_BITS || S::LOOKS_INSIDE && id == DLEFT_ID);
         let mut stream = Stream { window: &mut self.window, sink: self.sink, plain: false };
         let head = CellsHead::read::<_, Fault>(&mut stream, id)?;
         let (mut arrays, mut spilled) = (Vec::new(), Vec::new());

@@ -134,6 +134,14 @@ impl<'v> Visits<'v> {
         (self.visit)(&Visited { db, name, type_name, life, offset, bytes: end - offset, chain, ring, cells });
     }
 
+    /// A key cannot be had: an error, unless damage is accepted.
+    fn lose(&mut self, name: &[u8], fault: Fault, place: &Place) -> Result<(), Fault> {
+        let reason = fault.reason().filter(|_| self.accept_damaged).ok_or(fault)?;
+        let names = vec![(place.db, listed_name(name))];
+        self.losses.push(Loss { from: place.offset, to: place.end, reason, names, keys: 1 });
+        Ok(())
+    }
+
     fn show_cells(&mut self, name: &[u8], head: &CellsHead, place: &Place) {
         let shown = Shown { cells: Some(CellsFigures::of(head)), ..Shown::default() };
         self.show(name, module_name(head.id()), place, shown);
@@ -173,6 +181,7 @@ fn check_bits(value: &Value<'_>) -> Result<(), ValueError> {
 
 impl Sink for Visits<'_> {
     const KEEPS_BITS: bool = false;
+    const LOOKS_INSIDE: bool = true;
 
     fn spare(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.buffer)
@@ -193,11 +202,7 @@ impl Sink for Visits<'_> {
         };
         match value.and_then(|value| check_bits(&value).map(|()| value)).map_err(Fault::from) {
             Ok(value) => self.show_value(name, &value, &place),
-            Err(fault) => {
-                let reason = fault.reason().filter(|_| self.accept_damaged).ok_or(fault)?;
-                let names = vec![(place.db, listed_name(name))];
-                self.losses.push(Loss { from: place.offset, to: place.end, reason, names, keys: 1 });
-            }
+            Err(fault) => self.lose(name, fault, &place)?,
         }
         self.scratch = scratch;
         Ok(())
@@ -217,7 +222,13 @@ impl Sink for Visits<'_> {
     }
 
     fn large_cells(&mut self, name: &[u8], cells: LargeCells, place: Place) -> Result<(), Fault> {
-        self.show_cells(name, &cells.head, &place);
+        let LargeCells { head, arrays, spilled } = cells;
+        // Any cells can be those of a counting filter.
+        let checked = if let CellsHead::Dleft(_) = head { head.filter(arrays, spilled).map(drop) } else { Ok(()) };
+        match checked {
+            Ok(()) => self.show_cells(name, &head, &place),
+            Err(error) => self.lose(name, error.into(), &place)?,
+        }
         Ok(())
     }
 
