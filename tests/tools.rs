@@ -186,8 +186,8 @@ fn words_that_are_not_understood_are_told_with_status_2() {
         let text = run_to(2, args);
         assert!(text.starts_with("error: ") || text.contains("Usage: seendb"), "{text}");
     }
-    let refused = run_to(2, &["export", "f", "--families", "bf,cbf", "--dir", "d"]);
-    assert!(refused.contains("'cbf'") && refused.contains("[possible values: bf, chain]"), "{refused}");
+    let refused = run_to(2, &["export", "f", "--families", "bf,cf", "--dir", "d"]);
+    assert!(refused.contains("'cf'") && refused.contains("[possible values: bf, cbf, dlcbf, chain]"), "{refused}");
     for tool in ["check", "import", "export"] {
         let help = run_to(0, &[tool, "--help"]);
         assert!(help.contains(&format!("seendb {tool}")) && help.contains("Exit status"), "{help}");

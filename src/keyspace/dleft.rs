@@ -4,7 +4,7 @@
 use super::entry::{Entry, EntryRef, Value, ValueMut, ValueRef, packs};
 use crate::codec::cells_value::Cells;
 use crate::codec::value::HalfDleft;
-use crate::filters::bits::AllocError;
+use crate::filters::bits::{AllocError, BitArray};
 use crate::filters::dleft::packed::{create, pack, packed_len, payload_len};
 use crate::filters::dleft::{CreateError, Dleft, DleftMut, DleftRef, Inserted, Refused, Settings};
 
@@ -113,6 +113,14 @@ pub fn insert_many<E: From<Refused> + From<AllocError>>(
 /// If the entry holds no d-left filter.
 pub fn remove(entry: &mut Entry, hash: u64) -> Result<bool, AllocError> {
     filter_of(entry).remove(hash)
+}
+
+/// A change of an entry is over: the cells of sets that its filter dropped are handed out.
+pub(super) fn settle(entry: &mut Entry) -> Vec<BitArray> {
+    match entry.value_mut() {
+        ValueMut::Dleft(DleftMut::Large(filter)) => filter.take_retired(),
+        _ => Vec::new(),
+    }
 }
 
 fn make_large(entry: &mut Entry) -> Result<(), AllocError> {

@@ -15,7 +15,6 @@ use super::entry::{Entry, EntryRef, Kind, Value, ValueRef};
 use super::figures;
 use super::held::{Held, PrivateKeys};
 use super::latch::{Latch, Wait};
-use super::ring;
 use super::shard::{Cell, Record, Recorder, Shard};
 use super::table::NameHash;
 use super::watch::Watched;
@@ -168,7 +167,7 @@ impl Latched {
         let entry = self.entry.as_mut().expect("the entry stays until the drop");
         let before = figures::Holding::of(entry.as_ref());
         let result = work(entry, &record);
-        self.keyspace.common.reaper.free_parts(ring::settle(entry));
+        self.keyspace.common.reaper.settle(entry);
         self.keyspace.common.figures.change(self.db, before, figures::Holding::of(entry.as_ref()));
         self.keyspace.common.suspend(&mut self.group);
         result

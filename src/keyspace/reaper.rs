@@ -3,18 +3,20 @@
 //! Giving a gigabyte back to the system, or walking the keys of a flushed database, takes longer than a request may. One
 //! thread does it; it ends when its keyspace is dropped.
 
-use std::ops::{Deref, DerefMut};
+use std::ops::{Add, Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
 
-use super::entry::{Entry, Footprint};
+use super::entry::{Entry, Footprint, Kind};
 use super::figures::Figures;
 use super::size_class::size_class;
 use super::table::Table;
+use super::{dleft, ring};
+use crate::filters::bits::BitArray;
 use crate::filters::ring::Part;
 
-/// Values, and what rings drop at a time, of at least this many bytes are freed in the background.
+/// Values, and what they drop at a time, of at least this many bytes are freed in the background.
 const LARGE_BYTES: usize = 1 << 20;
 
 /// What is freed by being dropped.
@@ -22,6 +24,7 @@ enum Garbage {
     Entry(Entry),
     Table(Table),
     Parts(Vec<Part>),
+    Arrays(Vec<BitArray>),
     /// Nothing that was counted.
     Aside(Box<dyn Send>),
 }
@@ -36,6 +39,7 @@ impl Garbage {
                 sum
             }
             Self::Parts(parts) => footprint_of(parts),
+            Self::Arrays(arrays) => arrays.iter().map(footprint_of_array).fold(Footprint::default(), Add::add),
             Self::Aside(_) => Footprint::default(),
         }
     }
@@ -52,6 +56,15 @@ impl Garbage {
 
 fn footprint_of(parts: &[Part]) -> Footprint {
     Footprint { heap: parts.iter().map(|part| part.heap_bytes(size_class)).sum(), mapped: 0 }
+}
+
+fn footprint_of_array(array: &BitArray) -> Footprint {
+    let bytes = array.allocated_bytes();
+    if array.is_mapped() {
+        Footprint { heap: 0, mapped: bytes }
+    } else {
+        Footprint { heap: size_class(bytes), mapped: 0 }
+    }
 }
 
 /// The way to the freeing thread. What is on the way is counted as garbage.
@@ -79,12 +92,20 @@ impl Reaper {
         }
     }
 
-    /// Free arrays that a ring no longer has; its own figures are without them.
-    pub(super) fn free_parts(&self, parts: Vec<Part>) {
-        let footprint = footprint_of(&parts);
+    /// A change of an entry is over: what its value dropped is freed. Its own figures are without that.
+    pub(super) fn settle(&self, entry: &mut Entry) {
+        match entry.as_ref().kind() {
+            Some(Kind::Ring) => self.free_dropped(Garbage::Parts(ring::settle(entry))),
+            Some(Kind::Dleft) => self.free_dropped(Garbage::Arrays(dleft::settle(entry))),
+            _ => {}
+        }
+    }
+
+    fn free_dropped(&self, dropped: Garbage) {
+        let footprint = dropped.footprint();
         if footprint.bytes() >= LARGE_BYTES {
             self.figures.garbage.add(footprint);
-            self.send(Garbage::Parts(parts));
+            self.send(dropped);
         }
     }
 
@@ -154,11 +175,13 @@ mod tests {
 
     use super::*;
     use crate::filters::bits::AllocError;
+    use crate::filters::dleft::{self as dleft_filter, Growth};
+    use crate::filters::item_hash::hash_item;
     use crate::filters::ring::bits::SharedBits;
     use crate::filters::ring::settings::{Mode, Settings, Window};
     use crate::filters::ring::{Event, Ring, Store};
     use crate::keyspace::entry::EntryRef;
-    use crate::keyspace::{Keyspace, ring};
+    use crate::keyspace::{Keyspace, dleft, ring};
 
     const SPAN_MS: u64 = 1_000_000;
 
@@ -235,6 +258,38 @@ mod tests {
         };
         assert_retires(Mode::Window(window), 1, late(4));
         assert_retires(Mode::Window(window), 3, late(6));
+    }
+
+    #[test]
+    fn sets_of_d_left_filters_that_became_empty_are_freed_in_the_background() {
+        let (keyspace, garbage) = with_garbage();
+        let growth = Some(Growth { factor: 100, final_capacity: 2_000_000 });
+        let (capacity, error, key) = (10_000, 0.01, None);
+        let settings = dleft_filter::Settings {
+            capacity,
+            error,
+            growth,
+            subtables: 4,
+            cells: 8,
+            counter_bits: 2,
+            spill: false,
+            key,
+        };
+        let entry = dleft::empty_filter(b"k", None, settings, 1).unwrap();
+        keyspace.write(0, b"k", |cell| cell.insert(entry)).ok().unwrap();
+        let change = |work: &dyn Fn(&mut Entry)| {
+            keyspace.write(0, b"k", |cell| cell.change(|entry, _| work(entry))).ok().unwrap();
+            keyspace.entry_bytes()
+        };
+        let hash = |item: u64| hash_item(&item.to_le_bytes(), None);
+        let small = change(&|entry| (0..9_000).for_each(|item| _ = dleft::insert(entry, hash(item)).unwrap()));
+        let grown = change(&|entry| (9_000..20_000).for_each(|item| _ = dleft::insert(entry, hash(item)).unwrap()));
+        assert!(grown > small + LARGE_BYTES as u64 && keyspace.garbage_bytes() == 0);
+        let shrunk = change(&|entry| (0..20_000).for_each(|item| assert!(dleft::remove(entry, hash(item)).unwrap())));
+        assert!(shrunk < small + 4_096, "{shrunk} of {small} bytes");
+        assert!(keyspace.garbage_bytes() > LARGE_BYTES as u64);
+        garbage.try_iter().for_each(|garbage| garbage.free(&keyspace.common.figures));
+        assert_eq!(keyspace.garbage_bytes(), 0);
     }
 
     /// An emptied ring stands in its entry again.

@@ -12,7 +12,6 @@ use super::entry::{Entry, EntryRef, ValueRef};
 use super::figures::{Figures, Holding};
 use super::latch::{Gate, Latch, Wait};
 use super::reaper::Reaper;
-use super::ring;
 use super::snapshot::Saving;
 use super::table::{NameHash, Table};
 use super::watch::Watched;
@@ -209,7 +208,7 @@ impl<'a> Cell<'a> {
         let figures = &self.common.figures;
         let before = (Holding::of(entry.as_ref()), entry.as_ref().life());
         let result = work(&mut entry, recorder);
-        self.common.reaper.free_parts(ring::settle(&mut entry));
+        self.common.reaper.settle(&mut entry);
         let after = (Holding::of(entry.as_ref()), entry.as_ref().life());
         self.common.mark(entry.as_ref());
         drop(entry);

@@ -258,7 +258,7 @@ mod tests {
         let parse = |more: &[&str]| Options::try_parse_from([&["seendb export", "f"], more].concat());
         assert!(parse(&["--families", "bf", "--dir", "d"]).is_ok());
         let refused = parse(&["--families", "bf,cf", "--dir", "d"]).unwrap_err().to_string();
-        assert!(refused.contains("'cf'") && refused.contains("[possible values: bf, chain]"), "{refused}");
+        assert!(refused.contains("'cf'") && refused.contains("[possible values: bf, cbf, dlcbf, chain]"), "{refused}");
         for wrong in
             [&["--dir", "d"][..], &["--families", "bf"], &["--families", "bf", "--dir", "d", "--from", "redis://a"]]
         {

@@ -55,7 +55,13 @@ fn only_the_families_that_are_asked_for_are_exported() {
     let mut client = server.client();
     make_filters(&mut client, &mut Random::new(92), 20);
     let before = everything(&server);
-    for line in ["CHAIN.ADD ring item", "CHAIN.PROFILE SET seen: CAPACITY 50", "CHAIN.RESERVE large 0.01 1000000"] {
+    for line in [
+        "CHAIN.ADD ring item",
+        "CHAIN.PROFILE SET seen: CAPACITY 50",
+        "CHAIN.RESERVE large 0.01 1000000",
+        "CBF.ADD counting item",
+        "DLCBF.ADD d-left item",
+    ] {
         client.cmd(line);
     }
     let folder = tempfile::tempdir().unwrap();
@@ -66,19 +72,24 @@ fn only_the_families_that_are_asked_for_are_exported() {
         |families| run_to(0, &[&words(families)[..], &from].concat().iter().map(String::as_str).collect::<Vec<_>>());
     let printed = run("bf");
     assert!(
-        printed.contains("out.rdb': 20, ") && printed.contains("left out: 2 filters of other families"),
+        printed.contains("out.rdb': 20, ") && printed.contains("left out: 4 filters of other families"),
         "{printed}"
     );
     check_loads(&path, &before);
     let printed = run("chain");
-    assert!(printed.contains("out.rdb': 2, ") && printed.contains("left out: 20 filters"), "{printed}");
+    assert!(printed.contains("out.rdb': 2, ") && printed.contains("left out: 22 filters"), "{printed}");
     let restored = Server::on(&[(&path, "dump.rdb")], &[]);
     let mut restored = restored.client();
     assert_eq!(restored.cmd("DBSIZE"), 2);
     assert_eq!(restored.cmd("CHAIN.EXISTS ring item"), 1);
     assert!(restored.cmd("CHAIN.PROFILE GET seen:") == client.cmd("CHAIN.PROFILE GET seen:"));
-    let printed = run("bf,chain");
-    assert!(printed.contains("out.rdb': 22, ") && !printed.contains("left out"), "{printed}");
+    let printed = run("cbf,dlcbf");
+    assert!(printed.contains("out.rdb': 2, ") && printed.contains("left out: 22 filters"), "{printed}");
+    let restored = Server::on(&[(&path, "dump.rdb")], &[]);
+    assert_eq!(restored.client().cmd("CBF.COUNT counting item"), 1);
+    assert_eq!(restored.client().cmd("DLCBF.COUNT d-left item"), 1);
+    let printed = run("bf,cbf,dlcbf,chain");
+    assert!(printed.contains("out.rdb': 24, ") && !printed.contains("left out"), "{printed}");
 }
 
 #[test]

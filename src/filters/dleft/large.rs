@@ -96,6 +96,8 @@ pub struct Dleft {
     pub(super) sets: Vec<Set>,
     pub(super) spill: Spill,
     pub(super) past: Past,
+    /// Cells of sets that became empty.
+    retired: Vec<BitArray>,
 }
 
 /// A filter as it was at one moment.
@@ -155,7 +157,7 @@ impl Dleft {
         let geometry = settings.geometry()?;
         let (range, spill, past) = (geometry.range(), Spill::default(), Past::default());
         let sets = vec![Set::new(geometry, seed, settings.capacity)?];
-        Ok(Self { settings, seed, range, items: 0, sets, spill, past })
+        Ok(Self { settings, seed, range, items: 0, sets, spill, past, retired: Vec::new() })
     }
 
     /// A filter like another one, but that all of its cells are free as yet: for whoever copies it in pieces with
@@ -178,7 +180,7 @@ impl Dleft {
         }
         let range = sets.first().map_or(0, |set| set.layout.geometry.range());
         let (settings, seed, items) = (from.settings(), from.seed(), from.items());
-        Ok(Self { settings, seed, range, items, sets, spill, past: Past::default() })
+        Ok(Self { settings, seed, range, items, sets, spill, past: Past::default(), retired: Vec::new() })
     }
 
     /// Puts bytes where the cells of a set are free, from `offset` on; nothing is counted.
@@ -403,11 +405,16 @@ impl Dleft {
             let used = set.write(&self.past, |table| table.free(&probe, found));
             set.count_load(used, used - 1);
             if set.used == 0 && index > 0 {
-                self.sets.remove(index);
+                self.retired.push(self.sets.remove(index).array);
             }
         }
         self.items -= 1;
         Ok(true)
+    }
+
+    /// The cells of sets that became empty since this was last asked: whoever takes them frees them where nobody waits.
+    pub fn take_retired(&mut self) -> Vec<BitArray> {
+        std::mem::take(&mut self.retired)
     }
 
     /// Items of the set that comes next; none if the filter does not grow any further.
@@ -509,7 +516,7 @@ impl Dleft {
         }
         let spill = Spill::of(spilled).filter(|spill| spill.entries().len() as u64 <= settings.most_spilled())?;
         let range = geometries.first()?.range();
-        Some(Self { settings, seed, range, items: 0, sets, spill, past: Past::default() })
+        Some(Self { settings, seed, range, items: 0, sets, spill, past: Past::default(), retired: Vec::new() })
     }
 
     /// The sizes of the sets of a filter with these settings and sets for so many items each, as
