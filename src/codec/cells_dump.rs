@@ -215,7 +215,7 @@ impl Layout {
     }
 
     fn content(&self, filter: CellsRef<'_>, number: u64) -> Result<Vec<u8>, AllocError> {
-        let mut data = reserved(CHUNK_BYTES)?;
+        let mut data = reserved(CHUNK_BYTES as u64)?;
         data.extend_from_slice(&self.digest.to_le_bytes());
         data.extend_from_slice(&(number as u32).to_le_bytes());
         data.extend_from_slice(&(self.chunks as u32).to_le_bytes());

@@ -61,9 +61,9 @@ pub enum LoadError {
 }
 
 /// An empty buffer with room for so many bytes.
-pub(super) fn reserved(bytes: usize) -> Result<Vec<u8>, AllocError> {
-    let mut data = Vec::new();
-    data.try_reserve_exact(bytes).map_err(|_| AllocError { bytes: bytes as u64 })?;
+pub(super) fn reserved(bytes: u64) -> Result<Vec<u8>, AllocError> {
+    let (failed, mut data) = (AllocError { bytes }, Vec::new());
+    data.try_reserve_exact(usize::try_from(bytes).map_err(|_| failed)?).map_err(|_| failed)?;
     Ok(data)
 }
 

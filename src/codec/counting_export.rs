@@ -22,15 +22,13 @@
 use xxhash_rust::xxh3::Xxh3Default;
 
 use super::cells_dump::KIND_COUNTING;
-use super::chunks::{Fields, HASH_SIP, HASH_XXH3, reserved};
-use super::ring_export::{ExportError, MAGIC};
+use super::chunks::{Fields, reserved};
+use super::export_frame::{CHECKSUM_BYTES, ExportError, has_all, open, push_start, read_key};
 use crate::filters::bits::AllocError;
 use crate::filters::counting::{CountingRef, Figures, MOST_HASHES, Settings, Shape};
-use crate::filters::item_hash::{HashKey, hash_item, positions};
+use crate::filters::item_hash::{HashKey, hash_item};
 
-const FORMAT: u8 = 1;
 const HEAD_BYTES: usize = 56;
-const CHECKSUM_BYTES: usize = 8;
 
 /// The export of a counting filter.
 ///
@@ -77,9 +75,8 @@ impl CountingExportWriter {
 
     fn of(settings: &Settings, shape: Shape, figures: &Figures) -> Self {
         let mut head = Vec::with_capacity(HEAD_BYTES + settings.key.map_or(0, |key| key.len()));
-        let hash = if settings.key.is_some() { HASH_SIP } else { HASH_XXH3 };
-        head.extend_from_slice(MAGIC);
-        head.extend_from_slice(&[FORMAT, KIND_COUNTING, hash, shape.hashes as u8, 0, 0, 0, 0]);
+        push_start(&mut head, KIND_COUNTING, settings.key.as_ref());
+        head.extend_from_slice(&[shape.hashes as u8, 0, 0, 0, 0]);
         let fields = [figures.version, figures.items, settings.capacity, settings.error.to_bits(), shape.cells];
         fields.iter().for_each(|field| head.extend_from_slice(&field.to_le_bytes()));
         settings.key.iter().for_each(|key| head.extend_from_slice(key));
@@ -99,7 +96,7 @@ impl CountingExportWriter {
     ///
     /// [`AllocError`] when there is no memory for it.
     pub fn room(&self) -> Result<Vec<u8>, AllocError> {
-        reserved(usize::try_from(self.len()).map_err(|_| AllocError { bytes: self.len() })?)
+        reserved(self.len())
     }
 
     /// Appends about `bytes` bytes, and says whether the export is complete now. The filter is the one that the writer was made for.
@@ -177,28 +174,14 @@ impl<'a> ExportedCounting<'a> {
     ///
     /// [`ExportError`].
     pub fn read(bytes: &'a [u8]) -> Result<Self, ExportError> {
-        let rest = bytes.strip_prefix(MAGIC).ok_or(ExportError::Magic)?;
-        if !rest.starts_with(&[FORMAT, KIND_COUNTING]) {
-            return Err(ExportError::Kind);
-        }
-        let (body, checksum) = bytes.split_last_chunk::<CHECKSUM_BYTES>().ok_or(ExportError::Damaged)?;
-        if u64::from_le_bytes(*checksum) != hash_item(body, None) {
-            return Err(ExportError::Damaged);
-        }
-        Self::read_fields(body.get(MAGIC.len() + 2..).unwrap_or_default()).ok_or(ExportError::Damaged)
+        Self::read_fields(open(bytes, KIND_COUNTING)?).ok_or(ExportError::Damaged)
     }
 
-    /// What follows magic, version and kind, without the checksum.
-    fn read_fields(body: &'a [u8]) -> Option<Self> {
-        let mut fields = Fields(body);
+    fn read_fields(mut fields: Fields<'a>) -> Option<Self> {
         let [hash, hashes, zeros @ ..] = fields.array::<6>()?;
         let (version, items, capacity) = (fields.u64()?, fields.u64()?, fields.u64()?);
         let (error, bits) = (f64::from_bits(fields.u64()?), fields.u64()?);
-        let key = match hash {
-            HASH_XXH3 => None,
-            HASH_SIP => Some(fields.array()?),
-            _ => return None,
-        };
+        let key = read_key(&mut fields, hash)?;
         let hashes = u32::from(hashes);
         let sound = zeros == [0; 4] && (1..=MOST_HASHES).contains(&hashes) && error > 0.0 && error < 1.0 && bits > 0;
         let whole = fields.0.len() as u64 == bits.div_ceil(8);
@@ -208,8 +191,7 @@ impl<'a> ExportedCounting<'a> {
     /// Whether the server would have said that this item was in the filter.
     #[must_use]
     pub fn contains(&self, item: &[u8]) -> bool {
-        let is_set = |x: u64| self.content.get((x / 8) as usize).is_some_and(|byte| byte & 1 << (x % 8) != 0);
-        positions(hash_item(item, self.key.as_ref()), self.bits, self.hashes).all(is_set)
+        has_all(self.content, (self.bits, self.hashes), hash_item(item, self.key.as_ref()))
     }
 
     /// The version of the filter; a later one has a greater one.

@@ -29,6 +29,7 @@ pub mod chunks;
 pub mod counting_export;
 pub mod crc32c;
 pub mod crc64;
+pub mod export_frame;
 pub mod foreign;
 pub mod lzf;
 pub mod payload;

@@ -19,6 +19,7 @@
 
 use super::bloom_value::{BloomWriter, ValueError};
 use super::cells_value::{CellsRef, CellsWriter};
+use super::chunks::reserved;
 use super::crc64::Crc64;
 use super::rdb::{Input, Reader, TYPE_MODULE_2};
 use super::ring_value::RingWriter;
@@ -134,12 +135,8 @@ pub fn restore(payload: &[u8], limit_bytes: u64) -> Result<Built, PayloadError> 
 /// [`AllocError`] when there is no memory for it; a payload is about as large as the filter.
 pub fn dump(bloom: BloomRef) -> Result<Vec<u8>, AllocError> {
     let mut writer = DumpWriter::new(bloom);
-    let bytes = writer.len();
-    let refused = AllocError { bytes };
-    let mut payload = Vec::new();
-    payload.try_reserve_exact(usize::try_from(bytes).map_err(|_| refused)?).map_err(|_| refused)?;
+    let mut payload = writer.room()?;
     while !writer.step(bloom, &mut payload, STEP_BYTES) {}
-    debug_assert_eq!(payload.len() as u64, bytes);
     Ok(payload)
 }
 
@@ -213,7 +210,7 @@ impl RingDumpWriter {
     ///
     /// [`AllocError`] when there is no memory for it.
     pub fn room(&self) -> Result<Vec<u8>, AllocError> {
-        room_for(Frame::BYTES + self.value.len())
+        reserved(Frame::BYTES + self.value.len())
     }
 
     /// Appends about `bytes` bytes, and says whether the payload is whole now.
@@ -255,7 +252,7 @@ impl CellsDumpWriter {
     ///
     /// [`AllocError`] when there is no memory for it.
     pub fn room(&self) -> Result<Vec<u8>, AllocError> {
-        room_for(Frame::BYTES + self.value.len())
+        reserved(Frame::BYTES + self.value.len())
     }
 
     /// Appends about `bytes` bytes, and says whether the payload is whole now. The filter is the one that the writer was made for.
@@ -268,13 +265,6 @@ impl CellsDumpWriter {
         let read = |array: usize, offset: usize, out: &mut [u8]| filter.copy_bytes(array, offset, out);
         self.frame.step(out, |out| value.step(out, bytes, read))
     }
-}
-
-fn room_for(bytes: u64) -> Result<Vec<u8>, AllocError> {
-    let refused = AllocError { bytes };
-    let mut room = Vec::new();
-    room.try_reserve_exact(usize::try_from(bytes).map_err(|_| refused)?).map_err(|_| refused)?;
-    Ok(room)
 }
 
 /// Writes the payload of a chain in steps, under the conditions of [`BloomWriter`].
@@ -296,7 +286,7 @@ impl DumpWriter {
     ///
     /// [`AllocError`] when there is no memory for it.
     pub fn room(&self) -> Result<Vec<u8>, AllocError> {
-        room_for(self.len())
+        reserved(self.len())
     }
 
     /// Bytes of the whole payload.

@@ -284,7 +284,7 @@ fn push_part(out: &mut Vec<u8>, part: &PartHead) {
 }
 
 fn header(ring: &Ring, layout: &Layout) -> Result<Vec<u8>, AllocError> {
-    let mut data = reserved(HEADER_BYTES + layout.parts.len() * PART_BYTES + CRC_BYTES)?;
+    let mut data = reserved((HEADER_BYTES + layout.parts.len() * PART_BYTES + CRC_BYTES) as u64)?;
     let hash = if ring.settings.key.is_some() { HASH_SIP } else { HASH_XXH3 };
     data.extend_from_slice(MAGIC);
     data.extend_from_slice(&[FORMAT, KIND_RING, hash]);
@@ -312,7 +312,7 @@ fn room_bytes(part: &PartHead) -> u64 {
 fn content(ring: &Ring, layout: &Layout, number: u32, pieces: &[Piece]) -> Result<Vec<u8>, AllocError> {
     let of_piece = |piece: &Piece| PIECE_HEAD_BYTES as u64 + piece.bytes.max(list_bytes(&ring.parts[piece.part]));
     let bytes: u64 = pieces.iter().map(of_piece).sum();
-    let mut data = reserved(CHUNK_HEAD_BYTES + bytes as usize + CRC_BYTES)?;
+    let mut data = reserved((CHUNK_HEAD_BYTES + CRC_BYTES) as u64 + bytes)?;
     data.extend_from_slice(&layout.digest.to_le_bytes());
     data.extend_from_slice(&number.to_le_bytes());
     data.extend_from_slice(&layout.chunks.to_le_bytes());

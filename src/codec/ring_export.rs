@@ -32,19 +32,16 @@ use std::ops::Range;
 
 use xxhash_rust::xxh3::Xxh3Default;
 
-use super::chunks::{Fields, HASH_SIP, HASH_XXH3};
+use super::chunks::{Fields, reserved};
+use super::export_frame::{CHECKSUM_BYTES, ExportError, has_all, open, push_start, read_key};
 use super::ring_dump::KIND_RING;
 use super::ring_fields::{HASH_BYTES, push_content};
 use crate::filters::bits::AllocError;
-use crate::filters::item_hash::{HashKey, hash_item, positions};
+use crate::filters::item_hash::{HashKey, hash_item};
 use crate::filters::ring::{MOST_PARTS, Mode, Part, Ring, Settings, Store, Window};
 
-/// First bytes of an export.
-pub const MAGIC: &[u8; 8] = b"SEENXPRT";
-const FORMAT: u8 = 1;
 const HEAD_BYTES: usize = 64;
 const PART_BYTES: usize = 24;
-const CHECKSUM_BYTES: usize = 8;
 const MOST_HASHES: u8 = 127;
 
 const COUNT: u8 = 0;
@@ -102,11 +99,7 @@ impl<R: Borrow<Ring>> ExportWriter<R> {
     ///
     /// [`AllocError`] when there is no memory for it.
     pub fn room(&self) -> Result<Vec<u8>, AllocError> {
-        let bytes = export_len(self.ring.borrow(), self.now);
-        let failed = AllocError { bytes };
-        let mut room = Vec::new();
-        room.try_reserve_exact(usize::try_from(bytes).map_err(|_| failed)?).map_err(|_| failed)?;
-        Ok(room)
+        reserved(export_len(self.ring.borrow(), self.now))
     }
 
     /// Appends about `bytes` bytes, the heads of all parts and a list as a whole, and says whether the export is complete now.
@@ -164,10 +157,9 @@ fn push_head(out: &mut Vec<u8>, ring: &Ring, now: u64) {
         Mode::Window(Window { by_events: false, .. }) => (WINDOW, SERVER_CLOCK),
         Mode::Window(_) => (WINDOW, EVENT_CLOCK),
     };
-    let hash = if settings.key.is_some() { HASH_SIP } else { HASH_XXH3 };
     let time = if mode == WINDOW { now } else { 0 };
-    out.extend_from_slice(MAGIC);
-    out.extend_from_slice(&[FORMAT, KIND_RING, hash, mode, clock, 0]);
+    push_start(out, KIND_RING, settings.key.as_ref());
+    out.extend_from_slice(&[mode, clock, 0]);
     out.extend_from_slice(&settings.links.to_le_bytes());
     out.extend_from_slice(&(ring.alive(now).count() as u32).to_le_bytes());
     out.extend_from_slice(&[0; 4]);
@@ -194,20 +186,6 @@ fn content_bytes(part: &Part) -> usize {
         Store::List(hashes) => hashes.len() * HASH_BYTES,
         Store::Bits(bits) => bits.len(),
     }
-}
-
-/// Bytes are no export of a ring, or damaged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ExportError {
-    /// They do not begin like an export.
-    #[error("not an export of a filter")]
-    Magic,
-    /// They are the export of another kind of filter, or in a version of the format that is not known.
-    #[error("an export of another kind or version")]
-    Kind,
-    /// The checksum is wrong, or a field.
-    #[error("the export is damaged")]
-    Damaged,
 }
 
 /// An export that was read: it answers as the server did, without it, from the bytes where they are.
@@ -261,8 +239,7 @@ impl ExportedPart<'_> {
             let (hashes, _) = self.content.as_chunks::<HASH_BYTES>();
             return hashes.binary_search_by(|listed| u64::from_le_bytes(*listed).cmp(&hash)).is_ok();
         }
-        let is_set = |x: u64| self.content.get((x / 8) as usize).is_some_and(|byte| byte & 1 << (x % 8) != 0);
-        positions(hash, self.bits, self.hashes).all(is_set)
+        has_all(self.content, (self.bits, self.hashes), hash)
     }
 }
 
@@ -273,30 +250,16 @@ impl<'a> ExportedRing<'a> {
     ///
     /// [`ExportError`].
     pub fn read(bytes: &'a [u8]) -> Result<Self, ExportError> {
-        let rest = bytes.strip_prefix(MAGIC).ok_or(ExportError::Magic)?;
-        if !rest.starts_with(&[FORMAT, KIND_RING]) {
-            return Err(ExportError::Kind);
-        }
-        let (body, checksum) = bytes.split_last_chunk::<CHECKSUM_BYTES>().ok_or(ExportError::Damaged)?;
-        if u64::from_le_bytes(*checksum) != hash_item(body, None) {
-            return Err(ExportError::Damaged);
-        }
-        Self::read_fields(body.get(MAGIC.len() + 2..).unwrap_or_default()).ok_or(ExportError::Damaged)
+        Self::read_fields(open(bytes, KIND_RING)?).ok_or(ExportError::Damaged)
     }
 
-    /// What follows magic, version and kind, without the checksum.
-    fn read_fields(body: &'a [u8]) -> Option<Self> {
-        let mut fields = Fields(body);
+    fn read_fields(mut fields: Fields<'a>) -> Option<Self> {
         let [hash, mode, clock, zero] = fields.array()?;
         let links = u16::from_le_bytes(fields.array()?);
         let (count, zeros) = (fields.u32()? as usize, fields.u32()?);
         let (version, slice_ms, time) = (fields.u64()?, fields.u64()?, fields.u64()?);
         let (capacity, error) = (fields.u64()?, f64::from_bits(fields.u64()?));
-        let key = match hash {
-            HASH_XXH3 => None,
-            HASH_SIP => Some(fields.array()?),
-            _ => return None,
-        };
+        let key = read_key(&mut fields, hash)?;
         let is_window = mode == WINDOW;
         let timed = match clock {
             NO_CLOCK => matches!(mode, COUNT | DUAL) && slice_ms == 0 && time == 0,

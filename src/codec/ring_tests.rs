@@ -1,10 +1,11 @@
 //! Tests of rings as bytes: there and back in every form, damaged, cut off, out of turn, and made up.
 
+use super::export_frame::ExportError;
 use super::foreign;
 use super::lzf::Compressor;
 use super::rdb::{Input, Malformed, Reader};
 use super::ring_dump::{CHUNK_BYTES, DumpError, LoadError, RingDump, RingLoad};
-use super::ring_export::{ExportError, ExportWriter, ExportedRing, empty_export, export, export_len};
+use super::ring_export::{ExportWriter, ExportedRing, empty_export, export, export_len};
 use super::ring_fields::{MOST_ITEMS, MOST_TIME};
 use super::ring_value::{RingError, RingValue, RingWriter, push_packed_ring};
 use crate::filters::item_hash::hash_item;

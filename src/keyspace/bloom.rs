@@ -36,7 +36,7 @@ pub fn empty_filter(
 /// # Errors
 /// [`AllocError`] when there is no memory; the filter is as it was.
 pub fn push_link(entry: &mut Entry, shape: &Shape) -> Result<(), AllocError> {
-    let (life, stamp) = (entry.as_ref().life(), entry.as_ref().stamp());
+    let life = entry.as_ref().life();
     match entry.value_mut() {
         ValueMut::Bloom(BloomMut::Large(chain)) => chain.push_link(*shape)?,
         ValueMut::Bloom(BloomMut::Packed(_)) => {
@@ -52,8 +52,7 @@ pub fn push_link(entry: &mut Entry, shape: &Shape) -> Result<(), AllocError> {
                     Entry::boxed(entry.name(), life, Value::Bloom(large))?
                 }
             };
-            grown.as_ref().set_stamp(stamp);
-            *entry = grown;
+            entry.succeed_with(grown);
         }
         _ => {}
     }

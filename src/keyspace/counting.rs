@@ -116,8 +116,7 @@ fn give_room(entry: &mut Entry, payload_len: usize) -> Result<(), AllocError> {
         // Its name has become a long one since.
         false => Entry::boxed(old.name(), old.life(), Value::Counting(Box::new(filter.to_large()?)))?,
     };
-    new.as_ref().set_stamp(old.stamp());
-    *entry = new;
+    entry.succeed_with(new);
     Ok(())
 }
 
@@ -184,7 +183,6 @@ pub fn end_load(entry: &mut Entry) -> Result<(), AllocError> {
     let Some(Cells::Counting(filter)) = filter else { panic!("the end of a load that is not complete") };
     let old = entry.as_ref();
     let new = entry_of(old.name(), old.life(), *filter)?;
-    new.as_ref().set_stamp(old.stamp());
-    *entry = new;
+    entry.succeed_with(new);
     Ok(())
 }

@@ -127,8 +127,7 @@ fn make_large(entry: &mut Entry) -> Result<(), AllocError> {
     let old = entry.as_ref();
     let ValueRef::Dleft(filter) = old.value() else { return Ok(()) };
     let new = Entry::boxed(old.name(), old.life(), Value::Dleft(Box::new(filter.to_large()?)))?;
-    new.as_ref().set_stamp(old.stamp());
-    *entry = new;
+    entry.succeed_with(new);
     Ok(())
 }
 
@@ -187,7 +186,6 @@ pub fn end_load(entry: &mut Entry) -> Result<(), AllocError> {
     let Some(Cells::Dleft(filter)) = filter else { panic!("the end of a load that is not complete") };
     let old = entry.as_ref();
     let new = entry_of(old.name(), old.life(), *filter)?;
-    new.as_ref().set_stamp(old.stamp());
-    *entry = new;
+    entry.succeed_with(new);
     Ok(())
 }

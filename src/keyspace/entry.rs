@@ -419,6 +419,12 @@ impl Entry {
         Ok(Some(entry))
     }
 
+    /// Another form or value of the same key, used as much and as lately as this one.
+    pub(super) fn succeed_with(&mut self, new: Self) {
+        new.as_ref().set_stamp(self.as_ref().stamp());
+        *self = new;
+    }
+
     /// The same value under another name, or the same one, and with this life; `self` is to be replaced by it at once.
     fn rebuilt(&mut self, name: Option<&[u8]>, life: Option<u64>) -> Result<Self, AllocError> {
         let form = self.as_ref().form();

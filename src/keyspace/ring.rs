@@ -288,8 +288,7 @@ fn give_room(entry: &mut Entry, payload_len: usize) -> Result<(), AllocError> {
     let new = Entry::packed_ring(old.name(), old.life(), payload_len.max(payload.len()), |roomy| {
         roomy[..payload.len()].copy_from_slice(payload);
     })?;
-    new.as_ref().set_stamp(old.stamp());
-    *entry = new;
+    entry.succeed_with(new);
     Ok(())
 }
 
@@ -325,8 +324,7 @@ pub fn loaded(entry: EntryRef<'_>) -> Option<&Ring> {
 fn replace(entry: &mut Entry, ring: Ring) -> Result<(), AllocError> {
     let old = entry.as_ref();
     let new = entry_of(old.name(), old.life(), ring)?;
-    new.as_ref().set_stamp(old.stamp());
-    *entry = new;
+    entry.succeed_with(new);
     Ok(())
 }
 
