@@ -471,6 +471,7 @@ fn valid_value(kind: Kind) -> BoxedStrategy<String> {
         Kind::Octal { max } => (0..=max).prop_map(|n| format!("{n:o}")).boxed(),
         Kind::MemoryShare => (0..=i64::MAX as u64).prop_map(|n| n.to_string()).boxed(),
         Kind::Rate => (1e-300..=0.25f64).prop_map(|rate| format!("{rate:e}")).boxed(),
+        Kind::FilterRate => (1e-15..1.0f64).prop_map(|rate| format!("{rate:e}")).boxed(),
         Kind::Bool => prop_oneof![Just("yes".to_string()), Just("no".to_string())].boxed(),
         Kind::Choice(words) => prop::sample::select(words).prop_map(str::to_string).boxed(),
         Kind::Password | Kind::File => "[^\\x00]{0,40}".boxed(),

@@ -6,6 +6,7 @@
 //! ascending order that are smaller than the bits would be, no set bit behind the last. Not whether an array has the size that
 //! [`Settings::array`] would give it now: a later version may size otherwise.
 
+use crate::filters::LEAST_ERROR;
 use crate::filters::bits::AllocError;
 use crate::filters::item_hash::{HashKey, KEY_BYTES};
 use crate::filters::ring::bits::SharedBits;
@@ -20,7 +21,6 @@ pub const MOST_TIME: u64 = i64::MAX as u64;
 /// Bytes of a hash in a list.
 pub const HASH_BYTES: usize = size_of::<u64>();
 /// The smallest error rate that a ring is made with: its arrays, the grown ones too, then have less than [`MOST_HASHES`] positions an item.
-const LEAST_ERROR: f64 = 1e-15;
 /// No array has more bits, nor is made for more items.
 const MOST_BITS: u64 = 1 << 62;
 const MOST_HASHES: u32 = 127;

@@ -217,7 +217,7 @@ fn document(command: &'static Command) -> Reply {
         (Reply::text("complexity"), Reply::text(command.complexity)),
     ];
     if !command.arguments.is_empty() {
-        fields.push((Reply::text("arguments"), document_arguments(command.arguments)));
+        fields.push((Reply::text("arguments"), document_arguments(command.arguments, &mut 0, command.keys.len())));
     }
     if !command.subcommands.is_empty() {
         let subs = command.subcommands.iter();
@@ -227,11 +227,12 @@ fn document(command: &'static Command) -> Reply {
     Reply::Map(fields)
 }
 
-fn document_arguments(arguments: &'static [Argument]) -> Reply {
-    Reply::Array(arguments.iter().map(document_argument).collect())
+/// `keys` counts the arguments that are keys: each belongs to a specification of its own, as long as there are any.
+fn document_arguments(arguments: &'static [Argument], keys: &mut usize, specs: usize) -> Reply {
+    Reply::Array(arguments.iter().map(|argument| document_argument(argument, keys, specs)).collect())
 }
 
-fn document_argument(argument: &'static Argument) -> Reply {
+fn document_argument(argument: &'static Argument, keys: &mut usize, specs: usize) -> Reply {
     let mut fields = vec![
         (Reply::text("name"), Reply::text(argument.name)),
         (Reply::text("type"), Reply::text(argument.kind.name())),
@@ -240,7 +241,9 @@ fn document_argument(argument: &'static Argument) -> Reply {
         fields.push((Reply::text("display_text"), Reply::text(argument.name)));
     }
     if matches!(argument.kind, ArgumentKind::Key) {
-        fields.push((Reply::text("key_spec_index"), Reply::Integer(0)));
+        let spec = (*keys).min(specs.saturating_sub(1));
+        fields.push((Reply::text("key_spec_index"), Reply::Integer(spec as i64)));
+        *keys += 1;
     }
     if let Some(token) = argument.token {
         fields.push((Reply::text("token"), Reply::text(token)));
@@ -249,7 +252,7 @@ fn document_argument(argument: &'static Argument) -> Reply {
         fields.push((Reply::text("flags"), words(argument.flags())));
     }
     if !argument.kind.parts().is_empty() {
-        fields.push((Reply::text("arguments"), document_arguments(argument.kind.parts())));
+        fields.push((Reply::text("arguments"), document_arguments(argument.kind.parts(), keys, specs)));
     }
     Reply::Map(fields)
 }

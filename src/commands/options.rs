@@ -5,11 +5,9 @@ use super::error::CommandError;
 use super::life;
 use super::words::{Words, double, is};
 use crate::config::Settings;
+use crate::filters::LEAST_ERROR;
 use crate::filters::item_hash::HashKey;
 use crate::resp::parse_integer;
-
-/// Smallest error rate of a filter, where RedisBloom does not set it.
-const LEAST_ERROR: f64 = 1e-15;
 
 /// Where options stand: what else they may be, and what their errors name.
 pub(super) struct Place<'a> {

@@ -39,6 +39,8 @@ pub enum Kind {
     MemoryShare,
     /// A false-positive rate in (0, 1); rates above 0.25 are stored as 0.25, as RedisBloom does.
     Rate,
+    /// A false-positive rate in [1e-15, 1), as the families take it that RedisBloom does not have.
+    FilterRate,
     /// `yes` or `no`.
     Bool,
     /// One of these words, in any letter case.
@@ -115,7 +117,7 @@ impl Directive {
             Kind::Octal { .. } => "MODE",
             Kind::Bytes { .. } => "BYTES",
             Kind::MemoryShare => "BYTES|N%",
-            Kind::Rate => "RATE",
+            Kind::Rate | Kind::FilterRate => "RATE",
             Kind::Bool => "yes|no",
             Kind::Choice(_) => "WORD",
             Kind::Password => "TEXT",
@@ -264,19 +266,19 @@ directives! {
         "greatest capacity that a Bloom filter may be created with";
     BfMaxFilters: "bf-max-filters", Kind::FilterInteger { min: 1, max: MAX_FILTERS }, Text("1024"), Live,
         "most sub-filters that a Bloom filter grows to";
-    ChainErrorRate: "chain-error-rate", Kind::Rate, Text("0.01"), Live,
+    ChainErrorRate: "chain-error-rate", Kind::FilterRate, Text("0.01"), Live,
         "error rate of a ring that an add creates";
     ChainInitialSize: "chain-initial-size", Kind::FilterInteger { min: 1, max: MAX_CAPACITY }, Text("400"), Live,
         "capacity of a ring that an add creates: so many of the newest items are remembered";
     ChainMaxCapacity: "chain-max-capacity", Kind::FilterInteger { min: 1, max: MAX_CAPACITY }, Text("1099511627776"), Live,
         "greatest capacity that a ring may be created with";
-    CbfErrorRate: "cbf-error-rate", Kind::Rate, Text("0.01"), Live,
+    CbfErrorRate: "cbf-error-rate", Kind::FilterRate, Text("0.01"), Live,
         "error rate of a counting filter that an add creates";
     CbfInitialSize: "cbf-initial-size", Kind::FilterInteger { min: 1, max: MAX_CAPACITY }, Text("1024"), Live,
         "capacity of a counting filter that an add creates";
     CbfMaxCapacity: "cbf-max-capacity", Kind::FilterInteger { min: 1, max: MAX_CAPACITY }, Text("1099511627776"), Live,
         "greatest capacity that a counting filter may be created with";
-    DlcbfErrorRate: "dlcbf-error-rate", Kind::Rate, Text("0.01"), Live,
+    DlcbfErrorRate: "dlcbf-error-rate", Kind::FilterRate, Text("0.01"), Live,
         "error rate of a d-left filter that an add creates";
     DlcbfInitialSize: "dlcbf-initial-size", Kind::FilterInteger { min: 1, max: MAX_CAPACITY }, Text("1024"), Live,
         "capacity of a d-left filter that an add creates";
@@ -385,6 +387,7 @@ fn value_range(directive: &Directive) -> String {
         Kind::Bytes { min, max } => format!("bytes, {min} … {max}"),
         Kind::MemoryShare => "bytes or `N%`".into(),
         Kind::Rate => "0 < rate < 1".into(),
+        Kind::FilterRate => "1e-15 ≤ rate < 1".into(),
         Kind::Bool => "`yes`, `no`".into(),
         Kind::Choice(words) => words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", "),
         Kind::Password => "text".into(),

@@ -195,6 +195,7 @@ impl Settings {
             Kind::Bool => if number == 0 { "no" } else { "yes" }.into(),
             Kind::Choice(choices) => choices.get(number as usize).copied().unwrap_or_default().into(),
             Kind::Rate
+            | Kind::FilterRate
             | Kind::Password
             | Kind::File
             | Kind::FileName

@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 
 use super::directive::{Directive, Kind};
+use crate::filters::LEAST_ERROR;
 
 /// Longest password: as long as an argument may be before a client has authenticated, or nobody could give it.
 const MAX_PASSWORD_BYTES: usize = 16_384;
@@ -78,6 +79,9 @@ pub enum ValueError {
     /// A rate outside (0, 1).
     #[error("Value for `{0}` must be in the range (0.000000, 1.000000)")]
     RateRange(&'static str),
+    /// A rate that filters cannot have.
+    #[error("Value for `{0}` must be in the range [1e-15, 1)")]
+    FilterRateRange(&'static str),
     /// A text that is longer than allowed.
     #[error("argument must be at most {0} bytes long")]
     TooLong(usize),
@@ -143,7 +147,7 @@ impl Directive {
                 _ => Err(ValueError::Range(min, max)),
             },
             Kind::MemoryShare => memory_share(word),
-            Kind::Rate => self.rate(word),
+            Kind::Rate | Kind::FilterRate => self.rate(word),
             Kind::Bool => choice(word, &["no", "yes"]).ok_or(ValueError::NotBool),
             Kind::Choice(words) => choice(word, words).ok_or(ValueError::NotChoice(words)),
             Kind::Password => text(word, MAX_PASSWORD_BYTES),
@@ -158,7 +162,7 @@ impl Directive {
         }
     }
 
-    /// A rate as RedisBloom reads it; Rust's own number syntax is the same but for `nan`.
+    /// A rate as RedisBloom reads it, within the range of its kind; Rust's own number syntax is the same but for `nan`.
     fn rate(&self, word: &[u8]) -> Result<Value, ValueError> {
         let invalid = ValueError::FilterInvalid(self.name);
         if word.len() > MAX_RATE_TEXT_BYTES {
@@ -167,6 +171,10 @@ impl Directive {
         match std::str::from_utf8(word).ok().and_then(|text| text.parse::<f64>().ok()) {
             None => Err(invalid),
             Some(rate) if rate.is_nan() => Err(invalid),
+            Some(rate) if matches!(self.kind, Kind::FilterRate) => match (LEAST_ERROR..1.0).contains(&rate) {
+                true => Ok(Value::Rate(rate, word.to_vec())),
+                false => Err(ValueError::FilterRateRange(self.name)),
+            },
             Some(rate) if rate <= 0.0 || rate >= 1.0 => Err(ValueError::RateRange(self.name)),
             Some(rate) if rate > MAX_RATE => Ok(Value::Rate(MAX_RATE, MAX_RATE.to_string().into_bytes())),
             Some(rate) => Ok(Value::Rate(rate, word.to_vec())),
@@ -543,6 +551,13 @@ mod tests {
         }
         for text in ["", "nan", "-NaN", "0.01f", " 0.01", "0.01 ", "0,01", "0x1p-3", "0.01\0", "1e", "."] {
             assert_eq!(parse(Id::BfErrorRate, text), Err("Invalid value for `bf-error-rate`".into()), "{text:?}");
+        }
+        for (text, rate) in [("1e-15", 1e-15), ("0.9", 0.9)] {
+            assert_eq!(parse(Id::CbfErrorRate, text), Ok(Value::Rate(rate, text.into())), "{text}");
+        }
+        for text in ["1e-16", "0", "1", "-1"] {
+            let error = "Value for `cbf-error-rate` must be in the range [1e-15, 1)";
+            assert_eq!(parse(Id::CbfErrorRate, text), Err(error.into()), "{text}");
         }
         let long = format!("0.{}1", "0".repeat(MAX_RATE_TEXT_BYTES));
         assert_eq!(parse(Id::BfErrorRate, &long), Err("Invalid value for `bf-error-rate`".into()));

@@ -58,6 +58,10 @@ mod tests;
 mod words;
 
 use bloom::{GrowthError, HashPair, Shape, options};
+
+/// The least error rate that filters of other families than RedisBloom's can be asked for.
+pub const LEAST_ERROR: f64 = 1e-15;
+
 use packed_bloom::{PackedBloom, PackedBloomMut};
 use scalable_bloom::ScalableBloom;
 

@@ -47,6 +47,19 @@ fn every_option_is_taken_in_any_case_and_order() {
     }
 }
 
+#[test]
+fn what_an_add_makes_keeps_to_the_greatest_capacity() {
+    for family in FAMILIES {
+        let mut client = World::new().client();
+        assert!(client.cmd(&format!("CONFIG SET {}-max-capacity 100", family.to_lowercase())) == "OK");
+        for line in [format!("{family}.ADD add a"), format!("{family}.INSERT insert ITEMS a")] {
+            client.cmd(&line);
+            let key = if line.contains(".ADD") { "add" } else { "insert" };
+            assert!(*client.cmd(&format!("{family}.INFO {key}")).field("Capacity") == 100, "{line}");
+        }
+    }
+}
+
 const WRONG: &[(&str, &str)] = &[
     ("FOO", "ERR syntax error, unexpected 'FOO'"),
     ("KEYEDX", "ERR syntax error, unexpected 'KEYEDX'"),
@@ -93,6 +106,7 @@ const WRONG_DLEFT: &[(&str, &str)] = &[
     ("EXPANSION 0 FINAL 1000", "ERR FINAL needs EXPANSION"),
     ("EXPANSION 2 FINAL 0", "ERR final must be in the range [1, 1099511627776]"),
     ("EXPANSION 2 FINAL 9", "ERR final must be in the range [10, 1099511627776]"),
+    ("EXPANSION 1 FINAL 10241", "ERR FINAL needs more than 1024 sets, use a greater EXPANSION"),
     ("EXPANSION 2 FINAL x", "ERR bad final"),
     ("EXPANSION 2 FINAL 100 FINAL 100", "ERR syntax error, 'FINAL' given twice"),
     ("SUBTABLES 1", "ERR subtables must be in the range [2, 8]"),

@@ -37,7 +37,7 @@ impl NewRing {
     /// The settings' values.
     pub fn by_settings(directives: &Directives) -> Self {
         let settings = Settings {
-            capacity: directives.chain_initial_size(),
+            capacity: directives.chain_initial_size().min(directives.chain_max_capacity()),
             error: directives.chain_error_rate(),
             link_error: false,
             links: DEFAULT_LINKS,

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::Counting;
 use crate::commands::context::Context;
-use crate::commands::deletable::{Family, filter_of};
+use crate::commands::deletable::filter_of;
 use crate::commands::dispatch::{LongCommand, Outcome, Step, Stop};
 use crate::commands::error::CommandError;
 use crate::keyspace::Record;
@@ -49,7 +49,11 @@ pub(super) fn decay(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let (clock, may_latch, keyspace) = (context.now(), context.may_latch(), context.keyspace);
     let (long, latched) = context.write_and_latch(&args[1], |cell| {
         let long = match filter_of::<Counting>(cell.get()) {
-            Ok(Some(filter)) => may_latch && filter.shape().words() > WORDS_AT_ONCE as u64,
+            Ok(Some(filter)) => {
+                // The version that it ends with, however it ends: nobody else changes the filter meanwhile.
+                keyspace.versions().note(filter.figures().version + 1, clock);
+                may_latch && filter.shape().words() > WORDS_AT_ONCE as u64
+            }
             Ok(None) => return (Err(CommandError::NotFound), false),
             Err(error) => return (Err(error), false),
         };
@@ -57,14 +61,13 @@ pub(super) fn decay(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
             cell.change(|entry, record| {
                 let mut decay = Decay::default();
                 while !decay.step(entry, &record) {}
-                Counting::note_version(entry.as_ref(), keyspace, clock);
             });
         }
         (Ok(long), long)
     })?;
     match (long?, latched) {
         (false, _) => Ok(Reply::Ok),
-        (true, Some(latched)) => Err(Stop::Long(Box::new(LongDecay { latched, clock, decay: Decay::default() }))),
+        (true, Some(latched)) => Err(Stop::Long(Box::new(LongDecay { latched, decay: Decay::default() }))),
         (true, None) => Err(Wait::yielding().into()),
     }
 }
@@ -72,7 +75,6 @@ pub(super) fn decay(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
 /// A decay that goes on in steps.
 struct LongDecay {
     latched: Latched,
-    clock: u64,
     decay: Decay,
 }
 
@@ -85,15 +87,14 @@ impl Drop for LongDecay {
 }
 
 impl LongCommand for LongDecay {
-    fn step(&mut self, context: &mut Context<'_>, _: Args<'_>, until: Instant) -> Step {
-        let (clock, decay) = (self.clock, &mut self.decay);
+    fn step(&mut self, _: &mut Context<'_>, _: Args<'_>, until: Instant) -> Step {
+        let decay = &mut self.decay;
         let done = self.latched.change(|entry, record| {
             while !decay.step(entry, record) {
                 if Instant::now() >= until {
                     return false;
                 }
             }
-            Counting::note_version(entry.as_ref(), context.keyspace, clock);
             true
         });
         Ok(done.then_some(Reply::Ok))

@@ -180,7 +180,7 @@ impl Family for Counting {
 
     fn by_settings(directives: &Directives) -> Settings {
         Settings {
-            capacity: directives.cbf_initial_size(),
+            capacity: directives.cbf_initial_size().min(directives.cbf_max_capacity()),
             error: directives.cbf_error_rate(),
             counter_bits: CounterBits::Four,
             strict: false,

@@ -128,6 +128,7 @@ pub const COMMANDS: &[Command] = &[
         name: "dlcbf.info",
         flags: Flags::READONLY.with(Flags::FAST),
         summary: "Gives the figures of a d-left counting filter.",
+        complexity: "O(n), n buckets of a small filter or sets of a large one",
         handler: figures::info,
         ..rows::reads::<Dleft>()
     },
@@ -178,7 +179,7 @@ impl Family for Dleft {
 
     fn by_settings(directives: &Directives) -> Settings {
         Settings {
-            capacity: directives.dlcbf_initial_size(),
+            capacity: directives.dlcbf_initial_size().min(directives.dlcbf_max_capacity()),
             error: directives.dlcbf_error_rate(),
             growth: None,
             subtables: options::DEFAULT_SUBTABLES,

@@ -6,7 +6,7 @@ use crate::commands::options::{Place, exclude, flag, in_range, once, value_of};
 use crate::commands::words::{Words, is};
 use crate::config::Settings as Directives;
 use crate::filters::dleft::geometry::{CELLS, SUBTABLES};
-use crate::filters::dleft::{Growth, Settings};
+use crate::filters::dleft::{Growth, MOST_SETS, Settings};
 use crate::resp::parse_integer;
 
 /// The shape that was measured most.
@@ -75,6 +75,9 @@ impl FamilyOptions<Settings> for Options {
             (None, Some(_)) => return Err(CommandError::text("ERR FINAL needs EXPANSION")),
             (Some(_), Some(last)) if last < settings.capacity => {
                 return Err(CommandError::OutOfRange { what: "final", min: settings.capacity, max: most });
+            }
+            (Some(1), Some(last)) if last > settings.capacity.saturating_mul(MOST_SETS as u64) => {
+                return Err(CommandError::text("ERR FINAL needs more than 1024 sets, use a greater EXPANSION"));
             }
             (Some(factor), last) => {
                 let by_itself = settings.capacity.saturating_mul(DEFAULT_GROWTH).min(most);
