@@ -41,7 +41,7 @@ use super::chunks::{
 use super::rdb::{ModuleId, Reader};
 use super::value::Load;
 use crate::filters::bits::AllocError;
-use crate::filters::counting::{CounterBits, CountingBloom, CountingMut};
+use crate::filters::counting::{CounterBits, CountingBloom, CountingMut, MOST_FIGURE};
 use crate::filters::dleft::{Check, CreateError, Dleft, Spilled};
 use crate::filters::item_hash::hash_item;
 
@@ -55,8 +55,6 @@ pub const KIND_DLEFT: u8 = 3;
 const CHUNK_HEAD_BYTES: usize = 32;
 /// Room for that.
 const ROOM_BYTES: u64 = (CHUNK_BYTES - CHUNK_HEAD_BYTES - CRC_BYTES) as u64;
-/// The greatest version and number of items.
-const MOST: u64 = i64::MAX as u64;
 
 /// Dumps filters of cells in chunks.
 #[derive(Debug)]
@@ -265,7 +263,7 @@ impl Layout {
                 spilled_in(content.bytes)?.iter().all(|entry| share.contains(&entry.f))
             }
         };
-        (own && sound && content.items <= MOST && content.version <= MOST).then_some(content)
+        (own && sound && content.items.max(content.version) <= MOST_FIGURE).then_some(content)
     }
 }
 

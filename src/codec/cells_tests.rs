@@ -13,7 +13,7 @@ use super::lzf::Compressor;
 use super::payload::{dump_cells, restore};
 use super::rdb::{Input, Reader};
 use super::value::{Built, HalfCounting, HalfDleft, HalfLoaded, Load, Value, push_half_loaded};
-use crate::filters::counting::{self, CounterBits, CountingBloom, CountingMut, CountingRef};
+use crate::filters::counting::{self, CounterBits, CountingBloom, CountingMut, CountingRef, MOST_FIGURE};
 use crate::filters::dleft::{self, Dleft, DleftRef, Growth, Refused};
 
 /// A filter, and how often each hash is in it.
@@ -582,5 +582,40 @@ fn exports_of_counting_filters_answer_as_they_do() {
         let empty = empty_export(&settings, filter.shape()).unwrap();
         let empty = ExportedCounting::read(&empty).unwrap();
         assert!(empty.version() == 0 && !empty.contains(b"a"));
+    }
+}
+
+/// Figures at their limits stay within them whatever is done: else a file that was written could not be read.
+#[test]
+fn what_can_be_read_can_be_changed_and_read_again() {
+    type Change = fn(&mut CountingMut<'_>);
+    let changes: [Change; 5] = [
+        |filter| assert!(filter.insert(hash_of(1)).is_ok()),
+        |filter| assert!(filter.remove(hash_of(0))),
+        |filter| filter.decay(),
+        |filter| {
+            let other = filter.as_ref().to_large().unwrap();
+            filter.merge(CountingRef::Large(&other), true).unwrap();
+        },
+        |_| {},
+    ];
+    for (items, version) in [(MOST_FIGURE, 7), (3, MOST_FIGURE), (MOST_FIGURE, MOST_FIGURE), (1 << 62, 1 << 62)] {
+        for change in changes {
+            let settings = counting::Settings {
+                capacity: 100,
+                error: 0.01,
+                counter_bits: CounterBits::Four,
+                strict: false,
+                key: None,
+            };
+            let mut filter = CountingBloom::new(settings, settings.shape().unwrap(), 1).unwrap();
+            let mut filter = CountingMut::Large(&mut filter);
+            assert!(filter.insert(hash_of(0)).is_ok() && filter.loaded(items, version, 15));
+            change(&mut filter);
+            let figures = filter.as_ref().figures();
+            let read = read(&write(CellsRef::Counting(filter.as_ref()))).unwrap();
+            let Cells::Counting(read) = read else { panic!("another kind") };
+            assert_eq!(CountingRef::Large(&read).figures(), figures);
+        }
     }
 }

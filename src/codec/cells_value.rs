@@ -31,7 +31,7 @@ use super::lzf::Compressor;
 use super::rdb::{self, Input, ModuleId, Reader};
 use super::rdb_string::{self, RdbString};
 use crate::filters::bits::BitArray;
-use crate::filters::counting::{self, CounterBits, CountingBloom, CountingRef, TURNS};
+use crate::filters::counting::{self, CounterBits, CountingBloom, CountingRef, MOST_FIGURE, TURNS};
 use crate::filters::dleft::{self, Dleft, DleftRef, Growth, MOST_SETS, Spilled};
 use crate::filters::item_hash::{HashKey, KEY_BYTES};
 
@@ -48,8 +48,6 @@ pub const DLEFT_ID: ModuleId = match ModuleId::new(b"seenDLCBF", 0) {
 const WORD_BYTES: usize = KEY_BYTES / 2;
 /// Of an entry beside the cells.
 pub(super) const SPILLED_BYTES: usize = 13;
-/// The greatest version and number of items.
-const MOST: u64 = i64::MAX as u64;
 
 // The flags.
 const WIDE: u64 = 1;
@@ -291,7 +289,7 @@ impl CountingHead {
         let shape = counting::Shape { cells, hashes, counter_bits };
         let (items, version, turns) = (input.unsigned()?, input.unsigned()?, input.unsigned()?);
         let known = flags <= WIDE | STRICT | KEYED && turns < TURNS.into();
-        let sound = settings.is_sound() && shape.is_sound() && items <= MOST && version <= MOST;
+        let sound = settings.is_sound() && shape.is_sound() && items <= MOST_FIGURE && version <= MOST_FIGURE;
         Ok((known && sound).then_some(Self { settings, shape, items, version, turns: turns as u8 }))
     }
 }
@@ -344,7 +342,7 @@ impl DleftHead {
         }
         let capacities = (0..count).map(|_| input.unsigned()).collect::<Result<Vec<_>, _>>()?;
         let head = Self { settings, items, seed, capacities, spilled: input.unsigned()? };
-        let known = flags <= SPILLS | GROWS | KEYED && items <= MOST && head.spilled <= settings.most_spilled();
+        let known = flags <= SPILLS | GROWS | KEYED && items <= MOST_FIGURE && head.spilled <= settings.most_spilled();
         Ok((known && !head.geometries().is_empty()).then_some(head))
     }
 }

@@ -275,6 +275,21 @@ fn several_clients() {
     }
 }
 
+/// What takes long answers as what does not.
+#[test]
+fn large_items() {
+    let item = vec![b'x'; 3_000_000];
+    for family in FAMILIES {
+        let mut client = World::new().client();
+        let mut ask = |verb: &str| client.call(&[format!("{family}.{verb}").as_bytes(), b"k", &item]);
+        for (verb, reply) in [("ADD", 1), ("ADD", 0), ("COUNT", 2), ("DEL", 1), ("EXISTS", 1), ("DEL", 1), ("DEL", 0)] {
+            assert!(ask(verb) == reply, "{verb}");
+        }
+        assert_eq!(yes(&ask("MADD")), 1);
+        assert_eq!(yes(&ask("MDEL")), 1);
+    }
+}
+
 #[test]
 fn transactions() {
     for family in FAMILIES {

@@ -51,7 +51,7 @@ pub(super) fn decay(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
         let long = match filter_of::<Counting>(cell.get()) {
             Ok(Some(filter)) => {
                 // The version that it ends with, however it ends: nobody else changes the filter meanwhile.
-                keyspace.versions().note(filter.figures().version + 1, clock);
+                keyspace.versions().note(filter.figures().after(0).version, clock);
                 may_latch && filter.shape().words() > WORDS_AT_ONCE as u64
             }
             Ok(None) => return (Err(CommandError::NotFound), false),

@@ -13,7 +13,9 @@ use crate::commands::deletable::filter_of;
 use crate::commands::dispatch::{LongCommand, Outcome, Step, Stop, refused};
 use crate::commands::error::CommandError;
 use crate::commands::merge::{MergeOrder, put_merged};
-use crate::filters::counting::{CountingBloom, CountingMut, CountingRef, MergeError, Settings, Shape, check_alike};
+use crate::filters::counting::{
+    CountingBloom, CountingMut, CountingRef, MOST_FIGURE, MergeError, Settings, Shape, check_alike,
+};
 use crate::keyspace::bloom::COPIED_AT_ONCE;
 use crate::keyspace::held::Held;
 use crate::keyspace::latch::Wait;
@@ -73,7 +75,7 @@ impl Plan {
     fn beginning(place: usize, filter: CountingRef<'_>, versions: &Versions) -> Self {
         let (settings, shape, figures) = (filter.settings(), filter.shape(), filter.figures());
         let (version, turns) =
-            if place == 0 { (figures.version + 1, figures.turns + 1) } else { (versions.begin(), 0) };
+            if place == 0 { (figures.after(0).version, figures.turns + 1) } else { (versions.begin(), 0) };
         Self { settings, shape, places: vec![place], bytes: shape.bytes(), items: figures.items, version, turns }
     }
 
@@ -81,7 +83,7 @@ impl Plan {
         check_alike(&self.settings, self.shape, &filter.settings(), filter.shape())?;
         self.places.push(place);
         self.bytes = self.bytes.saturating_add(self.shape.bytes());
-        self.items = self.items.saturating_add(filter.figures().items);
+        self.items = self.items.saturating_add(filter.figures().items).min(MOST_FIGURE);
         Ok(())
     }
 

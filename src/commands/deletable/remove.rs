@@ -54,7 +54,7 @@ fn remove_items<F: Family>(context: &mut Context<'_>, args: Args<'_>, single: bo
         (false, _) if single => Ok(answers.take_one()),
         (false, _) => Ok(answers.take()),
         (true, Some(latched)) => {
-            Err(Stop::Long(Box::new(LongRemove { latched, answers, clock, family: PhantomData::<fn(F)> })))
+            Err(Stop::Long(Box::new(LongRemove { latched, single, answers, clock, family: PhantomData::<fn(F)> })))
         }
         (true, None) => Err(Wait::yielding().into()),
     }
@@ -101,6 +101,8 @@ fn remove_each<F: Family>(
 /// A removal that goes on in steps.
 struct LongRemove<F> {
     latched: Latched,
+    /// The command has one item and one answer.
+    single: bool,
     answers: Answers,
     clock: u64,
     family: PhantomData<fn(F)>,
@@ -118,7 +120,7 @@ impl<F: Family> LongCommand for LongRemove<F> {
             }
             true
         });
-        Ok(done.then(|| answers.take()))
+        Ok(done.then(|| if self.single { self.answers.take_one() } else { self.answers.take() }))
     }
 }
 

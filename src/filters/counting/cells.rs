@@ -218,8 +218,7 @@ impl<W: WordsMut> Cells<W> {
                 figures.saturated += u64::from(counter + 1 == ceiling);
             }
         }
-        figures.items = figures.items.saturating_add(1);
-        figures.version += 1;
+        *figures = figures.after(1);
         Ok(!known)
     }
 
@@ -239,7 +238,7 @@ impl<W: WordsMut> Cells<W> {
             }
         }
         figures.items = figures.items.saturating_sub(1);
-        figures.version += 1;
+        *figures = figures.after(0);
         true
     }
 

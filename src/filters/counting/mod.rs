@@ -211,9 +211,19 @@ pub struct Figures {
 /// So many different [`turns`](Figures::turns) are told apart.
 pub const TURNS: u8 = 16;
 
+/// The greatest number of items, and the greatest version: signed integers. They stay there.
+pub const MOST_FIGURE: u64 = i64::MAX as u64;
+
 impl Figures {
+    /// What came of a change, with so many items more.
+    #[must_use]
+    pub fn after(self, items: u64) -> Self {
+        let raised = |figure: u64, more| figure.saturating_add(more).min(MOST_FIGURE);
+        Self { items: raised(self.items, items), version: raised(self.version, 1), ..self }
+    }
+
     fn turn(&mut self) {
-        self.version += 1;
+        *self = self.after(0);
         self.turns = (self.turns + 1) % TURNS;
     }
 }
@@ -553,8 +563,8 @@ impl CountingMut<'_> {
     pub fn merged(&mut self, other: CountingRef<'_>) {
         let items = other.figures().items;
         with_cells_mut!(self, _cells, figures => {
-            figures.items = figures.items.saturating_add(items);
             figures.turn();
+            figures.items = figures.items.saturating_add(items).min(MOST_FIGURE);
         });
     }
 
