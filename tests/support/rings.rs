@@ -7,12 +7,25 @@ use super::{Client, Value};
 /// A chunk of a dump and the cursor that came with it.
 pub type Chunk = (i64, Vec<u8>);
 
+/// The first word of the commands for keys of which TYPE gives this.
+#[track_caller]
+pub fn family(kind: &str) -> &'static str {
+    match kind {
+        "MBbloom--" => "BF",
+        "seenCHAIN" => "CHAIN",
+        "seenCBF--" => "CBF",
+        "seenDLCBF" => "DLCBF",
+        _ => panic!("a key of the type {kind}"),
+    }
+}
+
 /// What a dump in chunks gives.
 #[track_caller]
 pub fn chunks(client: &mut Client, key: &str) -> Vec<Chunk> {
-    let (mut cursor, mut chunks) = (0, Vec::new());
+    let kind = client.cmd(&format!("TYPE {key}")).text();
+    let (family, mut cursor, mut chunks) = (family(&kind), 0, Vec::new());
     loop {
-        let reply = client.cmd(&format!("CHAIN.SCANDUMP {key} {cursor}"));
+        let reply = client.cmd(&format!("{family}.SCANDUMP {key} {cursor}"));
         cursor = reply.array()[0].int();
         if cursor == 0 {
             return chunks;
