@@ -212,13 +212,13 @@ impl Actor {
     }
 
     fn usable_name(&mut self) -> Option<Name> {
-        let names: Vec<Name> = self
-            .state
-            .keys
-            .iter()
-            .filter(|((db, _), key)| *db != SHARED_DB && is_usable(key))
-            .map(|(n, _)| n.clone())
-            .collect();
+        self.name_with(|_| true)
+    }
+
+    /// A usable key that has this.
+    fn name_with(&mut self, has: impl Fn(&Key) -> bool) -> Option<Name> {
+        let keys = self.state.keys.iter().filter(|((db, _), key)| *db != SHARED_DB && is_usable(key) && has(key));
+        let names: Vec<Name> = keys.map(|(name, _)| name.clone()).collect();
         (!names.is_empty()).then(|| self.random.pick(&names).clone())
     }
 
@@ -230,11 +230,6 @@ impl Actor {
     /// Whether a key of this name is of this kind, or there is no such key.
     fn is_kind(&self, name: &Name, kind: Kind) -> bool {
         self.state.keys.get(name).is_none_or(|key| key.kind == kind)
-    }
-
-    /// A key that has this, if it is the one that is looked at.
-    fn name_with(&mut self, has: impl Fn(&Key) -> bool) -> Option<Name> {
-        self.usable_name().filter(|name| has(&self.state.keys[name]))
     }
 
     fn plan(&mut self) -> Op {
@@ -351,13 +346,15 @@ impl Actor {
     /// What there is for filters that count only: adds, of the same items too, and deletes of what is in.
     fn plan_counting(&mut self) -> Option<Op> {
         let kind = *self.random.pick(&[Kind::Counting, Kind::Dleft]);
-        Some(match self.random.below(20) {
+        Some(match self.random.below(22) {
             0..=2 => {
                 let (name, capacity) = (self.new_name()?, self.capacity());
                 Op::ReserveCounted(name, kind, capacity, self.random.pick::<&str>(kind.options()))
             }
             3..=8 => {
-                let (name, items) = (self.free_name().filter(|name| self.is_kind(name, kind))?, self.batch_size());
+                let items = self.batch_size();
+                let present = self.name_with(|key| key.kind == kind && key.takes(items));
+                let name = present.filter(|_| self.random.percent(80)).or_else(|| self.new_name())?;
                 let made = Key::counted(kind);
                 self.state.keys.get(&name).unwrap_or(&made).takes(items).then_some(())?;
                 Op::Count(name, kind, self.batch(items), true)
@@ -375,9 +372,9 @@ impl Actor {
             18 => Op::Decay(self.name_with(|key| key.kind == Kind::Counting)?),
             _ => {
                 let from = self.name_with(|key| key.kind == Kind::Counting)?;
-                let to = self.free_name().filter(|to| to.0 == from.0 && *to != from)?;
-                let key = &self.state.keys[&from];
-                self.state.keys.get(&to).is_none_or(|to| key.fits(to)).then_some(())?;
+                let key = self.state.keys[&from].clone();
+                let present = self.name_with(|to| key.fits(to));
+                let to = present.or_else(|| self.new_name()).filter(|to| to.0 == from.0 && *to != from)?;
                 Op::Merge(Kind::Counting, to, from.1)
             }
         })

@@ -208,7 +208,7 @@ impl Key {
     /// So many items can be in a filter that counts, and each answer about them be exact.
     fn room(&self) -> u64 {
         match (self.grows(), self.estimated) {
-            (true, _) => 5 * self.capacity,
+            (true, _) => 12 * self.capacity,
             // A decay leaves what several items had counted together.
             (_, true) => self.capacity / 2,
             _ => self.capacity,
