@@ -367,7 +367,7 @@ impl Actor {
             }
             12..=17 => {
                 let (name, batch) = self.batch_in(kind)?;
-                Op::TakeOut(name, kind, batch)
+                self.state.keys[&name].may_delete().then_some(Op::TakeOut(name, kind, batch))?
             }
             18 => Op::Decay(self.name_with(|key| key.kind == Kind::Counting)?),
             _ => {

@@ -57,13 +57,15 @@ impl Kind {
     /// Settings with which such filters are made.
     pub fn options(self) -> &'static [&'static str] {
         match self {
-            Self::Counting => &["", "STRICT", "COUNTERBITS 8", "SEED 000102030405060708090a0b0c0d0e0f"],
+            Self::Counting => &["", "STRICT", WIDE, "SEED 000102030405060708090a0b0c0d0e0f"],
             Self::Dleft => &["", "COUNTERBITS 4", GROWS, "OVERFLOW SPILL", "KEYED"],
             Self::Bloom | Self::Ring => &[""],
         }
     }
 }
 
+/// The setting of a counting filter whose counters do not come to their ceiling here.
+const WIDE: &str = "COUNTERBITS 8";
 /// The setting of a d-left filter that takes more than its capacity.
 const GROWS: &str = "EXPANSION 2";
 
@@ -213,6 +215,12 @@ impl Key {
             (_, true) => self.capacity / 2,
             _ => self.capacity,
         }
+    }
+
+    /// Whether deletes are safe. A counter of four bits that was at its ceiling stood for more than it said, and a decay halves it
+    /// all the same: then deletes of one item can take what another needs.
+    pub fn may_delete(&self) -> bool {
+        !self.estimated || self.options == WIDE
     }
 
     /// Whether one can be merged into the other, of filters that count.
