@@ -23,6 +23,8 @@ mod limits;
 mod merges;
 #[path = "deletable/options.rs"]
 mod options;
+#[path = "deletable/replays.rs"]
+mod replays;
 #[path = "deletable/rows.rs"]
 mod rows;
 #[path = "deletable/servers.rs"]

@@ -8,7 +8,7 @@ mod support;
 use std::path::{Path, PathBuf};
 
 use lasting::Place;
-use support::rings::chunks;
+use support::rings::{Chunk, chunks, load_of};
 use support::{Client, Value};
 
 fn releases() -> Vec<PathBuf> {
@@ -98,14 +98,14 @@ fn c082_payloads_of_all_releases_are_restored() {
 /// Rings of all kinds, each with a payload, a dump in chunks and an export: their bytes are still the same.
 const RINGS: [&str; 8] = ["count", "dual", "window", "bounded", "keyed", "large", "merged", "cleared"];
 
-/// What comes of a file of a release.
-fn bytes_of(release: &Path, key: &str, form: &str) -> Vec<u8> {
-    std::fs::read(release.join(format!("rings/{key}.{form}"))).expect("a file of the release")
+/// What comes of a file in a release's folder for some families.
+fn bytes_of(folder: &Path, key: &str, form: &str) -> Vec<u8> {
+    std::fs::read(folder.join(format!("{key}.{form}"))).expect("a file of the release")
 }
 
 /// The chunks in a file, each with its cursor.
-fn chunks_of(release: &Path, key: &str) -> Vec<(i64, Vec<u8>)> {
-    let (file, mut chunks) = (bytes_of(release, key, "chunks"), Vec::new());
+fn chunks_of(folder: &Path, key: &str) -> Vec<Chunk> {
+    let (file, mut chunks) = (bytes_of(folder, key, "chunks"), Vec::new());
     let mut rest = &file[..];
     while let Some((cursor, behind)) = rest.split_first_chunk() {
         let (length, behind) = behind.split_first_chunk().expect("a length");
@@ -116,18 +116,52 @@ fn chunks_of(release: &Path, key: &str) -> Vec<(i64, Vec<u8>)> {
     chunks
 }
 
-fn check_ring(client: &mut Client, release: &Path, key: &str) {
-    assert_eq!(client.cmd(&format!("DUMP {key}")).bulk(), bytes_of(release, key, "dump"), "{key}: the payload");
-    assert_eq!(
-        client.cmd(&format!("CHAIN.EXPORT {key}")).bulk(),
-        bytes_of(release, key, "export"),
-        "{key}: the export"
-    );
-    assert!(chunks(client, key) == chunks_of(release, key), "{key}: the dump");
+/// Fails unless what is written of the key is still the same, in each of its forms.
+fn check_key(client: &mut Client, folder: &Path, family: &str, key: &str) {
+    assert_eq!(client.cmd(&format!("DUMP {key}")).bulk(), bytes_of(folder, key, "dump"), "{key}: the payload");
+    if family != "DLCBF" {
+        let export = client.cmd(&format!("{family}.EXPORT {key}"));
+        assert_eq!(export.bulk(), bytes_of(folder, key, "export"), "{key}: the export");
+    }
+    assert!(chunks(client, key) == chunks_of(folder, key), "{key}: the dump");
 }
 
-fn check_rings(client: &mut Client, release: &Path) {
-    RINGS.iter().for_each(|key| check_ring(client, release, key));
+/// Fails unless it is restored from each form.
+fn restore_key(client: &mut Client, folder: &Path, family: &str, key: &str) {
+    let payload = bytes_of(folder, key, "dump");
+    assert!(client.call(&[b"RESTORE", key.as_bytes(), b"0", &payload]) == "OK", "{key}");
+    check_key(client, folder, family, key);
+    client.cmd(&format!("DEL {key}"));
+    for chunk in &chunks_of(folder, key) {
+        assert!(load_of(client, family, key, chunk) == "OK", "{key}");
+    }
+    check_key(client, folder, family, key);
+}
+
+/// The snapshot and the log in this folder load, and the half-loaded keys, by their families, names and the keys they are parts of, can be
+/// loaded to their ends.
+fn check_files(folder: &Path, check: impl Fn(&mut Client), halves: &[(&str, &str, &str)]) {
+    let place = place_with(&folder.join("dump.rdb"), &["--save", ""]);
+    check(&mut place.start().client());
+    let args = ["--save", "", "--appendonly", "yes", "--appendfsync", "always"];
+    let place = place_with(&folder.join("appendonlydir"), &args);
+    let server = place.start();
+    let mut client = server.client();
+    check(&mut client);
+    for (family, half, whole) in halves {
+        for chunk in &chunks_of(folder, whole)[1..] {
+            assert!(load_of(&mut client, family, half, chunk) == "OK", "{half}");
+        }
+    }
+    server.kill();
+    let server = place.start();
+    for (_, half, whole) in halves {
+        assert!(chunks(&mut server.client(), half) == chunks_of(folder, whole), "{half}");
+    }
+}
+
+fn check_rings(client: &mut Client, folder: &Path) {
+    RINGS.iter().for_each(|key| check_key(client, folder, "CHAIN", key));
     let known = |client: &mut Client, key: &str, numbers: std::ops::RangeInclusive<usize>| {
         let numbers = numbers.map(|n| n.to_string()).collect::<Vec<_>>().join(" ");
         let reply = client.cmd(&format!("CHAIN.MEXISTS {key} {numbers}"));
@@ -145,41 +179,96 @@ fn check_rings(client: &mut Client, release: &Path) {
 
 #[test]
 fn rings_of_all_releases_load() {
-    for release in releases() {
-        let place = place_with(&release.join("rings/dump.rdb"), &["--save", ""]);
-        check_rings(&mut place.start().client(), &release);
-        let args = ["--save", "", "--appendonly", "yes", "--appendfsync", "always"];
-        let place = place_with(&release.join("rings/appendonlydir"), &args);
-        let server = place.start();
-        let mut client = server.client();
-        check_rings(&mut client, &release);
-        for chunk in &chunks_of(&release, "large")[1..] {
-            load(&mut client, "half", chunk);
-        }
-        server.kill();
-        let server = place.start();
-        assert!(chunks(&mut server.client(), "half") == chunks_of(&release, "large"));
+    for folder in releases().iter().map(|release| release.join("rings")) {
+        check_files(&folder, |client| check_rings(client, &folder), &[("CHAIN", "half", "large")]);
     }
-}
-
-fn load(client: &mut Client, key: &str, (cursor, data): &(i64, Vec<u8>)) {
-    let words = [b"CHAIN.LOADCHUNK", key.as_bytes(), &cursor.to_string().into_bytes(), data];
-    assert!(client.call(&words) == "OK", "{key}");
 }
 
 #[test]
 fn rings_of_all_releases_are_restored_from_each_form() {
-    for release in releases() {
+    for folder in releases().iter().map(|release| release.join("rings")) {
+        let place = Place::new(&["--save", ""]);
+        let server = place.start();
+        RINGS.iter().for_each(|key| restore_key(&mut server.client(), &folder, "CHAIN", key));
+    }
+}
+
+/// Filters one can delete from, with their families.
+const DELETABLE: [(&str, &[&str]); 2] = [
+    ("CBF", &["plain", "wide", "keyed", "large", "decayed", "sum", "emptied"]),
+    ("DLCBF", &["small", "four", "grown", "spilled", "big", "cleared"]),
+];
+
+fn deletable() -> impl Iterator<Item = (&'static str, &'static str)> {
+    DELETABLE.iter().flat_map(|(family, keys)| keys.iter().map(|key| (*family, *key)))
+}
+
+/// What these numbers are counted in a key of the family.
+fn counts(client: &mut Client, family: &str, key: &str, numbers: std::ops::RangeInclusive<usize>) -> Vec<i64> {
+    let numbers = numbers.map(|n| n.to_string()).collect::<Vec<_>>().join(" ");
+    let reply = client.cmd(&format!("{family}.MCOUNT {key} {numbers}"));
+    reply.array().iter().map(Value::int).collect()
+}
+
+fn check_deletable(client: &mut Client, folder: &Path) {
+    deletable().for_each(|(family, key)| check_key(client, folder, family, key));
+    let mut all = |family: &str, key: &str, numbers: std::ops::RangeInclusive<usize>, times: i64| {
+        let found = counts(client, family, key, numbers.clone());
+        assert!(found.iter().all(|found| *found == times), "{key}, {numbers:?}: {found:?}, not {times}");
+    };
+    for (family, key) in [("CBF", "plain"), ("DLCBF", "small")] {
+        all(family, key, 1..=20, 2);
+        all(family, key, 21..=30, 1);
+        all(family, key, 31..=50, 0);
+        all(family, key, 51..=60, 1);
+    }
+    for (family, key, last) in [("CBF", "wide", 39), ("DLCBF", "four", 19)] {
+        all(family, key, 1..=1, 2);
+        all(family, key, 2..=last, 1);
+        all(family, key, last + 1..=last + 1, 0);
+    }
+    for (family, key) in [("CBF", "large"), ("DLCBF", "big")] {
+        all(family, key, 1..=30, 2);
+        all(family, key, 31..=300, 1);
+        all(family, key, 301..=500, 0);
+    }
+    all("CBF", "keyed", 1..=20, 1);
+    all("CBF", "sum", 1..=20, 2);
+    all("CBF", "decayed", 1..=30, 1);
+    all("DLCBF", "grown", 1..=10, 0);
+    all("DLCBF", "grown", 11..=110, 1);
+    all("DLCBF", "spilled", 1..=1, 7);
+    all("DLCBF", "spilled", 2..=2, 4);
+    all("DLCBF", "spilled", 3..=40, 1);
+    for key in ["keyed", "four"] {
+        assert!(client.cmd(&format!("EXPIRETIME {key}")) == 4_102_444_800);
+    }
+    assert!(client.cmd("CBF.CARD emptied") == 0 && client.cmd("DLCBF.CARD cleared") == 0);
+    for info in ["CBF.INFO half:large", "DLCBF.INFO half:big"] {
+        assert!(client.cmd(info).error().starts_with("ERR filter is being loaded: 0 of "));
+    }
+    assert!(client.cmd("DBSIZE") == deletable().count() as i64 + 2);
+}
+
+#[test]
+fn deletable_filters_of_all_releases_load() {
+    for folder in releases().iter().map(|release| release.join("deletable")) {
+        let halves = [("CBF", "half:large", "large"), ("DLCBF", "half:big", "big")];
+        check_files(&folder, |client| check_deletable(client, &folder), &halves);
+    }
+}
+
+#[test]
+fn deletable_filters_of_all_releases_are_restored_from_each_form() {
+    for folder in releases().iter().map(|release| release.join("deletable")) {
         let place = Place::new(&["--save", ""]);
         let server = place.start();
         let mut client = server.client();
-        for key in RINGS {
-            let payload = bytes_of(&release, key, "dump");
-            assert!(client.call(&[b"RESTORE", key.as_bytes(), b"0", &payload]) == "OK", "{key}");
-            check_ring(&mut client, &release, key);
-            client.cmd(&format!("DEL {key}"));
-            chunks_of(&release, key).iter().for_each(|chunk| load(&mut client, key, chunk));
-            check_ring(&mut client, &release, key);
+        for (family, key) in deletable() {
+            restore_key(&mut client, &folder, family, key);
         }
+        // Deleting goes on.
+        assert!(client.cmd("CBF.MDEL plain 1 1 60 1") == Value::Array([1, 1, 1, 0].map(Value::Int).into()));
+        assert!(client.cmd("DLCBF.MDEL spilled 2 2 2 2 2") == Value::Array([1, 1, 1, 1, 0].map(Value::Int).into()));
     }
 }

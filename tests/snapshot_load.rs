@@ -1,15 +1,15 @@
 //! Snapshots that are taken under load are states that existed.
 //!
-//! Four clients change keys in many shards, each one change after the other: transactions that add one tag to four filters and a
-//! ring, RENAME of a token, adds to it, COPY of it, adds to a large filter and to a large ring, and loads of rings chunk by
-//! chunk. Snapshots are taken again and again, by BGSAVE and by
+//! Four clients change keys in many shards, each one change after the other: transactions that add one tag to filters of all
+//! families, RENAME of a token, adds to it, COPY of it, adds to a large filter, to a large ring and to large filters that count,
+//! deletes from those, decays, and loads chunk by chunk. Snapshots are taken again and again, by BGSAVE and by
 //! SYNC, and each is loaded by a second server. It must be a cut:
 //!
 //! * of each client the first changes are in it and no others, to the last item and name, no transaction torn;
 //! * what had been confirmed before a change of another client began, is in it if that change is;
 //! * what had been confirmed before the snapshot was asked for is in it.
 //!
-//! And of rings of all kinds, of filters and of loads that are not over nothing is lost on the way through a file.
+//! And of filters of all kinds and of loads that are not over nothing is lost on the way through a file.
 //!
 //! `SEENDB_SNAPSHOTS` is their number (10), `SEENDB_SEED` where the sizes of the clients' pauses begin.
 #![cfg(feature = "server")]
@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use lasting::Place;
-use support::rings::{Chunk, assert_same_contents, chunks, contents, load};
+use support::rings::{Chunk, assert_same_contents, chunks, contents, load_of};
 use support::{Client, Random, Value, encode, wait_until};
 
 const CLIENTS: usize = 4;
@@ -35,8 +35,11 @@ const COPIES: u64 = 16;
 const LARGE_ITEMS: u64 = 20;
 /// So many items are in a large ring before the clients begin: its first array is bits by then, and grows later.
 const RING_ITEMS: u64 = 12_000;
-/// Names of rings that a client loads.
-const LOADS: u64 = 4;
+/// Names of keys that a client loads, of these families in turn.
+const LOADS: u64 = 6;
+const LOADED: [&str; 3] = ["CHAIN", "CBF", "DLCBF"];
+/// Of the items that are added to a large filter that counts so many are deleted later.
+const DELETED_ITEMS: u64 = 10;
 /// Nothing is forgotten within the test.
 const WINDOW: &str = "WINDOW 300000000";
 
@@ -51,8 +54,8 @@ struct Board {
     /// Items that were false positives when they were added, so that they were not counted.
     uncounted: AtomicU64,
     over: AtomicBool,
-    /// A dump of a ring: its header and one chunk.
-    dump: Vec<Chunk>,
+    /// A dump of each family that is loaded: its header and one chunk.
+    dumps: [Vec<Chunk>; LOADED.len()],
 }
 
 impl Board {
@@ -70,12 +73,31 @@ enum Change {
     Copy,
     Large,
     Ring,
-    /// The next chunk of a ring that is loaded.
+    Counting,
+    Dleft,
+    /// Some of the items of an add before are deleted from both.
+    Delete,
+    /// Items are counted twice, in a filter that is decayed then.
+    Fade,
+    Decay,
+    /// The next chunk of a key that is loaded.
     Chunk,
 }
 
-const CHANGES: [Change; 7] =
-    [Change::Group, Change::Rename, Change::Token, Change::Copy, Change::Large, Change::Ring, Change::Chunk];
+const CHANGES: [Change; 12] = [
+    Change::Group,
+    Change::Rename,
+    Change::Token,
+    Change::Copy,
+    Change::Large,
+    Change::Ring,
+    Change::Counting,
+    Change::Dleft,
+    Change::Delete,
+    Change::Fade,
+    Change::Decay,
+    Change::Chunk,
+];
 
 fn change(number: u64) -> Change {
     CHANGES[number as usize % CHANGES.len()]
@@ -94,17 +116,23 @@ fn token(client: usize, renames: u64) -> String {
     format!("token:{client}:{}", renames % TOKEN_NAMES)
 }
 
+/// The number of a client's change of this kind, behind so many of them.
+fn number_of(kind: Change, before: u64) -> u64 {
+    before * CHANGES.len() as u64 + kind as u64
+}
+
 /// The items that a change adds to a large filter or ring.
 fn large_items(client: usize, number: u64) -> impl Iterator<Item = String> {
     (0..LARGE_ITEMS).map(move |n| format!("{}:{n}", tag(client, number)))
 }
 
-/// The ring that takes the chunk behind so many others, and whether that is its header.
-fn load_of(client: usize, chunks: u64) -> (String, bool) {
-    (format!("load:{client}:{}", chunks / 2 % LOADS), chunks.is_multiple_of(2))
+/// The key that takes the chunk behind so many others, the place of its family, and whether that is its header.
+fn loaded(client: usize, chunks: u64) -> (String, usize, bool) {
+    let number = chunks / 2 % LOADS;
+    (format!("load:{client}:{number}"), number as usize % LOADED.len(), chunks.is_multiple_of(2))
 }
 
-/// The filters that a transaction adds its tag to; the last one is everybody's.
+/// The Bloom filters that a transaction adds its tag to; the last one is everybody's.
 fn group_keys(client: usize) -> [String; 4] {
     let own = ["small", "middle", "wide"].map(|kind| format!("{kind}:{client}"));
     let [small, middle, wide] = own;
@@ -125,6 +153,15 @@ fn make_keys(client: &mut Client) {
         make(format!("large:{id}"), 800_000);
     }
     for id in 0..CLIENTS {
+        for reserve in [
+            "CBF.RESERVE cbf:seen:{} 1e-9 10000",
+            "DLCBF.RESERVE dlcbf:seen:{} 1e-9 1000 EXPANSION 2",
+            "CBF.RESERVE cbf:large:{} 1e-9 150000",
+            "DLCBF.RESERVE dlcbf:large:{} 1e-9 600000",
+            "CBF.RESERVE cbf:fading:{} 1e-9 60000",
+        ] {
+            assert!(client.cmd(&reserve.replace("{}", &id.to_string())) == "OK", "{reserve}");
+        }
         assert!(client.cmd(&format!("CHAIN.RESERVE seen:{id} 1e-9 2000 {WINDOW}")) == "OK");
         assert!(client.cmd(&format!("CHAIN.RESERVE ring:{id} 1e-9 15000 LINKS 2 {WINDOW}")) == "OK");
         let words = ["CHAIN.MADD".to_owned(), format!("ring:{id}")].into_iter();
@@ -132,22 +169,29 @@ fn make_keys(client: &mut Client) {
     }
 }
 
-/// A dump of a ring that fits one chunk.
-fn make_dump(client: &mut Client) -> Vec<Chunk> {
-    client.cmd(&format!("CHAIN.INSERT from CAPACITY 100 {WINDOW} ITEMS a b c d e f g"));
-    let dump = chunks(client, "from");
-    assert!(client.cmd("DEL from") == 1 && dump.len() == 2);
-    dump
+/// A dump of a key of each family that fits one chunk.
+fn make_dumps(client: &mut Client) -> [Vec<Chunk>; LOADED.len()] {
+    LOADED.map(|family| {
+        let options = if family == "CHAIN" { WINDOW } else { "" };
+        let line = format!("{family}.INSERT from CAPACITY 100 {options} ITEMS a b c d e f g");
+        client.call(&line.split_ascii_whitespace().collect::<Vec<_>>());
+        let dump = chunks(client, "from");
+        assert!(client.cmd("DEL from") == 1 && dump.len() == 2);
+        dump
+    })
 }
 
 /// The requests of a change, and how many replies they get.
-fn requests(client: usize, number: u64, dump: &[Chunk]) -> (Vec<u8>, usize) {
+fn requests(client: usize, number: u64, dumps: &[Vec<Chunk>]) -> (Vec<u8>, usize) {
+    let add = |key: &str, items: &[String]| format!("{}.MADD {key}:{client} {}", family(key), items.join(" "));
+    let items: Vec<String> = large_items(client, number).collect();
     let lines = match change(number) {
         Change::Group => {
             let tag = tag(client, number);
             let adds = group_keys(client).map(|key| format!("BF.ADD {key} {tag}"));
-            let ring = format!("CHAIN.ADD seen:{client} {tag}");
-            [vec!["MULTI".to_owned()], adds.into(), vec![ring, "EXEC".to_owned()]].concat()
+            let others = ["seen", "cbf:seen", "dlcbf:seen"];
+            let others = others.map(|key| format!("{}.ADD {key}:{client} {tag}", family(key)));
+            [vec!["MULTI".to_owned()], adds.into(), others.into(), vec!["EXEC".to_owned()]].concat()
         }
         Change::Rename => {
             let renames = count(number, Change::Rename);
@@ -160,26 +204,34 @@ fn requests(client: usize, number: u64, dump: &[Chunk]) -> (Vec<u8>, usize) {
             let place = count(number, Change::Copy) % COPIES;
             vec![format!("COPY {} copy:{client}:{place} REPLACE", token(client, count(number, Change::Rename)))]
         }
-        Change::Large => {
-            let items: Vec<String> = large_items(client, number).collect();
-            vec![format!("BF.MADD large:{client} {}", items.join(" "))]
+        Change::Large => vec![add("large", &items)],
+        Change::Ring => vec![add("ring", &items)],
+        Change::Counting => vec![add("cbf:large", &items)],
+        Change::Dleft => vec![add("dlcbf:large", &items)],
+        Change::Delete => {
+            let deletes = count(number, Change::Delete);
+            let delete = |(key, kind): (&str, Change)| {
+                let items: Vec<String> = large_items(client, number_of(kind, deletes)).collect();
+                format!("{}.MDEL {key}:{client} {}", family(key), items[..DELETED_ITEMS as usize].join(" "))
+            };
+            let [one, other] = [("cbf:large", Change::Counting), ("dlcbf:large", Change::Dleft)].map(delete);
+            vec!["MULTI".to_owned(), one, other, "EXEC".to_owned()]
         }
-        Change::Ring => {
-            let items: Vec<String> = large_items(client, number).collect();
-            vec![format!("CHAIN.MADD ring:{client} {}", items.join(" "))]
-        }
-        Change::Chunk => return chunk_requests(client, count(number, Change::Chunk), dump),
+        Change::Fade => vec![add("cbf:fading", &[&items[..], &items].concat())],
+        Change::Decay => vec![format!("CBF.DECAY cbf:fading:{client}")],
+        Change::Chunk => return chunk_requests(client, count(number, Change::Chunk), dumps),
     };
     let mut bytes = Vec::new();
     lines.iter().for_each(|line| bytes.extend(encode(&line.split(' ').collect::<Vec<_>>())));
     (bytes, lines.len())
 }
 
-/// A header takes the place of the ring that was loaded under its name before.
-fn chunk_requests(client: usize, chunks: u64, dump: &[Chunk]) -> (Vec<u8>, usize) {
-    let (key, is_header) = load_of(client, chunks);
-    let (cursor, data) = &dump[usize::from(!is_header)];
-    let load = encode(&[b"CHAIN.LOADCHUNK", key.as_bytes(), cursor.to_string().as_bytes(), data]);
+/// A header takes the place of what was loaded under its name before.
+fn chunk_requests(client: usize, chunks: u64, dumps: &[Vec<Chunk>]) -> (Vec<u8>, usize) {
+    let (key, family, is_header) = loaded(client, chunks);
+    let (cursor, data) = &dumps[family][usize::from(!is_header)];
+    let (command, cursor) = (format!("{}.LOADCHUNK", LOADED[family]), cursor.to_string());
+    let load = encode(&[command.as_bytes(), key.as_bytes(), cursor.as_bytes(), data]);
     match is_header {
         true => ([encode(&["MULTI"]), encode(&["DEL", &key]), load, encode(&["EXEC"])].concat(), 4),
         false => (load, 1),
@@ -201,12 +253,13 @@ fn work(id: usize, mut client: Client, board: &Board, mut random: Random) {
         if board.over.load(Ordering::Relaxed) {
             return;
         }
-        let (bytes, replies) = requests(id, number, &board.dump);
+        let (bytes, replies) = requests(id, number, &board.dumps);
         board.known[id].lock().expect("no panic elsewhere").push(board.counts());
         client.send(&bytes);
         let last = (0..replies).map(|_| client.read()).last().expect("a reply");
         let old = old_items(&last);
-        if change(number) != Change::Chunk {
+        // What counts counts old items too.
+        if matches!(change(number), Change::Group | Change::Token | Change::Large | Change::Ring) {
             board.uncounted.fetch_add(old, Ordering::SeqCst);
         }
         board.confirmed[id].store(number + 1, Ordering::SeqCst);
@@ -242,7 +295,12 @@ fn snapshot(client: &mut Client, port: u16, place: &Place, by_sync: bool) -> Vec
 
 /// The prefix of the commands for a key of this name.
 fn family(key: &str) -> &'static str {
-    if key.starts_with("seen:") || key.starts_with("ring:") { "CHAIN" } else { "BF" }
+    match key.split(':').next() {
+        Some("seen" | "ring") => "CHAIN",
+        Some("cbf") => "CBF",
+        Some("dlcbf") => "DLCBF",
+        _ => "BF",
+    }
 }
 
 /// What a loaded snapshot has of a client.
@@ -250,7 +308,7 @@ struct Seen<'a> {
     client: &'a mut Client,
     id: usize,
     uncounted: u64,
-    dump: &'a [Chunk],
+    dumps: &'a [Vec<Chunk>],
 }
 
 impl Seen<'_> {
@@ -274,6 +332,20 @@ impl Seen<'_> {
         assert!(card <= most && card + self.uncounted >= most, "{key} counts {card}, not {most}, after {when} changes");
     }
 
+    /// Fails unless the filter, which counts, has each of these items so often, and no others.
+    fn counts(&mut self, key: &str, items: &[(String, i64)], when: u64) {
+        let question = format!("{}.MCOUNT", family(key));
+        for some in items.chunks(5000) {
+            let words = [question.clone(), key.to_owned()].into_iter().chain(some.iter().map(|(item, _)| item.clone()));
+            let reply = self.client.call(&words.collect::<Vec<_>>());
+            for ((item, times), count) in some.iter().zip(reply.array()) {
+                assert_eq!(count.int(), *times, "{item} in {key} after {when} changes");
+            }
+        }
+        let all: i64 = items.iter().map(|(_, times)| times).sum();
+        assert_eq!(self.card(key), all as u64, "items of {key} after {when} changes");
+    }
+
     fn tags(&self, changes: u64, kind: Change) -> Vec<String> {
         (0..changes).filter(|n| change(*n) == kind).map(|n| tag(self.id, n)).collect()
     }
@@ -281,7 +353,8 @@ impl Seen<'_> {
     /// How many changes are in the snapshot: as many as the names and the numbers of items say.
     fn changes(&mut self, keys: &[String]) -> u64 {
         let id = self.id;
-        let [groups, large, ring] = ["small", "large", "ring"].map(|kind| self.card(&format!("{kind}:{id}")));
+        let cards = ["small", "large", "ring", "cbf:large", "dlcbf:large", "cbf:fading"];
+        let [groups, large, ring, counting, dleft, fading] = cards.map(|kind| self.card(&format!("{kind}:{id}")));
         let tokens: Vec<&String> = keys.iter().filter(|key| key.starts_with(&format!("token:{id}:"))).collect();
         let [name] = tokens[..] else { panic!("client {id} has the tokens {tokens:?}") };
         let adds = self.card(name);
@@ -294,13 +367,19 @@ impl Seen<'_> {
                 && is(Change::Token, adds, 1)
                 && is(Change::Large, large, LARGE_ITEMS)
                 && is(Change::Ring, ring.saturating_sub(RING_ITEMS), LARGE_ITEMS)
+                && counting == counted(*changes, Change::Counting)
+                && dleft == counted(*changes, Change::Dleft)
+                && fading == LARGE_ITEMS * faded(*changes).map(|(_, times)| times as u64).sum::<u64>()
                 && *name == token(id, count(*changes, Change::Rename))
         };
         let fitting: Vec<u64> = (0..=MOST_CHANGES).filter(near).collect();
-        let what = format!("{groups} groups, {adds} adds to {name}, {large} and {ring} items in what is large");
+        let large = [large, ring, counting, dleft, fading];
+        let what = format!("{groups} groups, {adds} adds to {name}, {large:?} items in what is large");
         assert!(!fitting.is_empty(), "client {id}: no state: {what}");
-        // A copy or a load is seen by what is in it only.
-        let has_others = |changes: &&u64| self.has_copies(**changes, keys) && self.has_loads(**changes, keys);
+        // A copy or a load is seen by what is in it only, and so is what has faded as often as it was added to.
+        let has_others = |changes: &&u64| {
+            self.has_copies(**changes, keys) && self.has_loads(**changes, keys) && self.has_faded(**changes)
+        };
         *fitting.iter().rev().find(has_others).unwrap_or(&fitting[0])
     }
 
@@ -318,20 +397,30 @@ impl Seen<'_> {
         names == copies.len() && self.count_of(&format!("copy:{}:{place}", self.id), &items) == items.len() as u64
     }
 
-    /// The rings that were loaded, and whether all of each has come.
-    fn loads(&self, changes: u64) -> BTreeMap<String, bool> {
-        let chunks = 0..count(changes, Change::Chunk);
-        chunks.map(|chunk| load_of(self.id, chunk)).map(|(key, is_header)| (key, !is_header)).collect()
+    fn has_faded(&mut self, changes: u64) -> bool {
+        let (key, id) = (format!("cbf:fading:{}", self.id), self.id);
+        faded(changes)
+            .all(|(number, times)| self.client.cmd(&format!("CBF.COUNT {key} {}:0", tag(id, number))) == times)
+    }
+
+    /// The keys that were loaded, the place of the family of each, and whether all of it has come.
+    fn loads(&self, changes: u64) -> BTreeMap<String, (usize, bool)> {
+        let chunks = (0..count(changes, Change::Chunk)).map(|chunk| loaded(self.id, chunk));
+        chunks.map(|(key, family, is_header)| (key, (family, !is_header))).collect()
     }
 
     fn has_loads(&mut self, changes: u64, keys: &[String]) -> bool {
         let loads = self.loads(changes);
         let names = keys.iter().filter(|key| key.starts_with(&format!("load:{}:", self.id))).count();
-        let is_whole = |client: &mut Client, key: &str| match client.cmd(&format!("CHAIN.SCANDUMP {key} 0")) {
+        let is_whole = |client: &mut Client, key: &str, family: usize| match client
+            .cmd(&format!("{}.SCANDUMP {key} 0", LOADED[family]))
+        {
             Value::Error(text) => text.contains("ERR filter is being loaded: 0 of ").then_some(false),
             _ => Some(true),
         };
-        names == loads.len() && loads.iter().all(|(key, whole)| is_whole(self.client, key) == Some(*whole))
+        let mut loads_of = loads.iter();
+        names == loads.len()
+            && loads_of.all(|(key, (family, whole))| is_whole(self.client, key, *family) == Some(*whole))
     }
 
     /// Fails unless all is as after so many changes.
@@ -355,6 +444,8 @@ impl Seen<'_> {
         };
         self.exactly(&format!("large:{id}"), &all_of(Change::Large), changes);
         self.check_rings(changes, &groups, all_of(Change::Ring));
+        self.check_counts(changes, &groups);
+        self.check_loads(changes);
     }
 
     fn check_rings(&mut self, changes: u64, groups: &[String], items: Vec<String>) {
@@ -362,16 +453,47 @@ impl Seen<'_> {
         self.exactly(&format!("seen:{id}"), groups, changes);
         let before = (0..RING_ITEMS).map(|n| format!("before:{n}"));
         self.exactly(&format!("ring:{id}"), &before.chain(items).collect::<Vec<_>>(), changes);
-        for (key, whole) in self.loads(changes) {
-            if !whole {
-                // All of it can come yet.
-                for chunk in self.dump {
-                    assert!(load(self.client, &key, chunk) == "OK", "{key} after {changes} changes");
-                }
+    }
+
+    fn check_counts(&mut self, changes: u64, groups: &[String]) {
+        let id = self.id;
+        let groups: Vec<(String, i64)> = groups.iter().map(|tag| (tag.clone(), 1)).collect();
+        for (key, kind) in [("cbf", Change::Counting), ("dlcbf", Change::Dleft)] {
+            self.counts(&format!("{key}:seen:{id}"), &groups, changes);
+            let deletes = count(changes, Change::Delete);
+            let items = (0..count(changes, kind)).flat_map(|add| {
+                let deleted = if add < deletes { DELETED_ITEMS as usize } else { 0 };
+                let items = large_items(id, number_of(kind, add)).enumerate();
+                items.map(move |(n, item)| (item, i64::from(n >= deleted)))
+            });
+            self.counts(&format!("{key}:large:{id}"), &items.collect::<Vec<_>>(), changes);
+        }
+        let items = faded(changes).flat_map(|(number, times)| large_items(id, number).map(move |item| (item, times)));
+        self.counts(&format!("cbf:fading:{id}"), &items.collect::<Vec<_>>(), changes);
+    }
+
+    fn check_loads(&mut self, changes: u64) {
+        for (key, (family, whole)) in self.loads(changes) {
+            let dump = &self.dumps[family];
+            // All of it can come yet.
+            for chunk in dump.iter().filter(|_| !whole) {
+                assert!(load_of(self.client, LOADED[family], &key, chunk) == "OK", "{key} after {changes} changes");
             }
-            assert!(chunks(self.client, &key) == self.dump, "{key} after {changes} changes");
+            assert!(chunks(self.client, &key) == *dump, "{key} after {changes} changes");
         }
     }
+}
+
+/// How many items a large filter that counts has.
+fn counted(changes: u64, kind: Change) -> u64 {
+    LARGE_ITEMS * count(changes, kind) - DELETED_ITEMS * count(changes, Change::Delete)
+}
+
+/// The changes whose items are in the filter that is decayed after each, and how often they are.
+fn faded(changes: u64) -> impl Iterator<Item = (u64, i64)> {
+    let (adds, decays) = (count(changes, Change::Fade), count(changes, Change::Decay));
+    let times = move |add: u64| 2 >> (decays - add);
+    (adds.saturating_sub(2)..adds).map(move |add| (number_of(Change::Fade, add), times(add)))
 }
 
 /// Loads a snapshot in a second server and looks at it; how many changes of each client are in it.
@@ -383,7 +505,7 @@ fn look_at(bytes: &[u8], board: &Board) -> Counts {
     let keys: Vec<String> = client.cmd("KEYS *").array().iter().map(Value::text).collect();
     let uncounted = board.uncounted.load(Ordering::SeqCst);
     let counts: Counts = std::array::from_fn(|id| {
-        let mut seen = Seen { client: &mut client, id, uncounted, dump: &board.dump };
+        let mut seen = Seen { client: &mut client, id, uncounted, dumps: &board.dumps };
         let changes = seen.changes(&keys);
         seen.check(changes);
         changes
@@ -419,7 +541,7 @@ fn snapshots_under_load_are_states_that_existed() {
     let place = Place::new(&["--save", "", "--appendonly", "yes", "--appendfsync", "everysec"]);
     let server = place.start();
     make_keys(&mut server.client());
-    let board = Board { dump: make_dump(&mut server.client()), ..Board::default() };
+    let board = Board { dumps: make_dumps(&mut server.client()), ..Board::default() };
     std::thread::scope(|scope| {
         for id in 0..CLIENTS {
             let (board, client, random) = (&board, server.client(), Random::new(seed * 1000 + id as u64));
@@ -443,13 +565,41 @@ fn snapshots_under_load_are_states_that_existed() {
     println!("{:?} changes were made", board.counts());
 }
 
+/// A command with so many items.
+fn many(client: &mut Client, line: &str, count: usize) {
+    let items = (0..count).map(|n| format!("item:{n}"));
+    let reply = client.call(&line.split(' ').map(str::to_owned).chain(items).collect::<Vec<_>>());
+    assert!(!matches!(reply, Value::Error(_)), "{line}: {reply:?}");
+}
+
+/// Filters that count, of all kinds, packed and large, with lives and without; items are in them several times.
+fn make_counting(client: &mut Client) {
+    let counting = ["", "COUNTERBITS 8 STRICT", "KEYED"].map(|options| ("CBF", options));
+    let dleft = ["", "EXPANSION 2", "OVERFLOW SPILL COUNTERBITS 4", "SUBTABLES 2 CELLS 4 KEYED"];
+    for (n, (family, options)) in counting.into_iter().chain(dleft.map(|options| ("DLCBF", options))).enumerate() {
+        for count in [0, 3, 300, 40_000] {
+            let (key, capacity) = (format!("{family}{n}:{count}"), (count * 2).max(200));
+            // It grows, and has a set that is not full.
+            let capacity = if options.starts_with("EXPANSION") { (count / 3).max(20) } else { capacity };
+            let line = format!("{family}.RESERVE {key} 0.0001 {capacity} {options}");
+            assert!(client.cmd(line.trim_end()) == "OK", "{line}");
+            for (command, count) in [("MADD", count), ("MADD", count / 3), ("MDEL", count / 2)] {
+                (count > 0).then(|| many(client, &format!("{family}.{command} {key}"), count));
+            }
+            assert!(count != 300 || client.cmd(&format!("PEXPIREAT {key} 4000000000000")) == 1);
+        }
+    }
+    // More often than the cells count.
+    many(client, &format!("DLCBF.MADD DLCBF5:300{}", " item:299".repeat(20)), 0);
+    assert!(client.cmd("DLCBF.INFO DLCBF5:300").field("Spilled items").int() > 0);
+    assert!(client.cmd("DLCBF.COUNT DLCBF5:300 item:299") == 21);
+    for line in ["CBF.MERGE CBF:sum CBF0:40000 CBF0:40000 FORCE", "CBF.DECAY CBF1:40000", "CBF.DECAY CBF2:300"] {
+        assert!(client.cmd(line) == "OK", "{line}");
+    }
+}
+
 /// Rings of all kinds, packed and large, with lives and without.
 fn make_rings(client: &mut Client) {
-    let many = |client: &mut Client, line: &str, count: usize| {
-        let items = (0..count).map(|n| format!("item:{n}"));
-        let reply = client.call(&line.split(' ').map(str::to_owned).chain(items).collect::<Vec<_>>());
-        assert!(!matches!(reply, Value::Error(_)), "{line}: {reply:?}");
-    };
     let kinds =
         ["LINKS 4", "LINKERROR KEYED", "DUAL", "DUAL THRESHOLD 0.75 IDLE 9000000", WINDOW, "WINDOW 300000000 BOUNDED"];
     for (n, options) in kinds.into_iter().chain(["WINDOW 100 CLOCK EVENT", "IDLE 9000000"]).enumerate() {
@@ -478,32 +628,37 @@ fn make_rings(client: &mut Client) {
     client.cmd("CHAIN.PROFILE SET shown: WINDOW 60 CLOCK EVENT");
 }
 
-/// Loads that are not over: of one nothing but the header is there, of others a part.
-fn begin_loads(client: &mut Client) -> Vec<Chunk> {
-    client.cmd("CHAIN.RESERVE from 0.000000000001 120000 LINKS 3");
-    let words = ["CHAIN.MADD".to_owned(), "from".to_owned()].into_iter();
-    client.call(&words.chain((0..150_000).map(|n| format!("item:{n}"))).collect::<Vec<_>>());
-    let dump = chunks(client, "from");
-    assert!(dump.len() >= 3 && client.cmd("DEL from") == 1);
-    for (key, taken) in [("half:0", 1), ("half:1", 2), ("half:2", 2)] {
-        for chunk in &dump[..taken] {
-            assert!(load(client, key, chunk) == "OK");
+/// Loads that are not over, of each family: of one nothing but the header is there, of others a part.
+fn begin_loads(client: &mut Client) -> [Vec<Chunk>; LOADED.len()] {
+    let reserves = ["0.000000000001 120000 LINKS 3", "0.000000001 100000", "0.000000001 300000"];
+    std::array::from_fn(|n| {
+        let family = LOADED[n];
+        assert!(client.cmd(&format!("{family}.RESERVE from {}", reserves[n])) == "OK");
+        many(client, &format!("{family}.MADD from"), if family == "CHAIN" { 150_000 } else { 5_000 });
+        let dump = chunks(client, "from");
+        assert!(dump.len() >= 3 && client.cmd("DEL from") == 1);
+        for (number, taken) in [(0, 1), (1, 2), (2, 2)] {
+            for chunk in &dump[..taken] {
+                assert!(load_of(client, family, &format!("half:{family}:{number}"), chunk) == "OK");
+            }
         }
-    }
-    assert!(client.cmd("PEXPIREAT half:1 4000000000000") == 1 && client.cmd("MOVE half:2 3") == 1);
-    dump
+        assert!(client.cmd(&format!("PEXPIREAT half:{family}:1 4000000000000")) == 1);
+        assert!(client.cmd(&format!("MOVE half:{family}:2 3")) == 1);
+        dump
+    })
 }
 
 #[test]
-fn rings_are_loaded_as_they_were_saved() {
+fn all_is_loaded_as_it_was_saved() {
     let items: Vec<String> = (0..2000).map(|n| format!("item:{}", n * 20)).collect();
     let place = Place::new(&["--save", ""]);
     let server = place.start();
     let mut client = server.client();
     make_rings(&mut client);
-    let dump = begin_loads(&mut client);
+    make_counting(&mut client);
+    let dumps = begin_loads(&mut client);
     let (before, profiles) = (contents(&mut client, 4, &items), client.cmd("CHAIN.PROFILE LIST"));
-    assert_eq!(before.values().filter(|held| held.is_half_loaded()).count(), 3);
+    assert_eq!(before.values().filter(|held| held.is_half_loaded()).count(), 9);
     let mut file = Vec::new();
     for round in 0..3 {
         let bytes = match &file[..] {
@@ -518,7 +673,7 @@ fn rings_are_loaded_as_they_were_saved() {
         let mut client = server.client();
         assert_same_contents(&before, &contents(&mut client, 4, &items), &format!("snapshot {round}"));
         assert_eq!(client.cmd("CHAIN.PROFILE LIST"), profiles);
-        goes_on(&mut client, &dump);
+        goes_on(&mut client, &dumps);
     }
 }
 
@@ -532,16 +687,26 @@ fn saved_again(file: &[u8]) -> Vec<u8> {
     std::fs::read(path).expect("a snapshot")
 }
 
-/// Loads end, lives move, links turn.
-fn goes_on(client: &mut Client, dump: &[Chunk]) {
-    for (db, key, ends) in [(0, "half:0", -1), (0, "half:1", 4_000_000_000_000), (3, "half:2", -1)] {
-        client.cmd(&format!("SELECT {db}"));
-        for chunk in dump {
-            assert!(load(client, key, chunk) == "OK", "{key}");
+/// Loads end, lives move, links turn, what was counted is deleted.
+fn goes_on(client: &mut Client, dumps: &[Vec<Chunk>]) {
+    for (family, dump) in LOADED.into_iter().zip(dumps) {
+        for (db, number, ends) in [(0, 0, -1), (0, 1, 4_000_000_000_000), (3, 2, -1)] {
+            let key = format!("half:{family}:{number}");
+            client.cmd(&format!("SELECT {db}"));
+            for chunk in dump {
+                assert!(load_of(client, family, &key, chunk) == "OK", "{key}");
+            }
+            assert!(chunks(client, &key) == *dump && client.cmd(&format!("PEXPIRETIME {key}")) == ends, "{key}");
         }
-        assert!(chunks(client, key) == dump && client.cmd(&format!("PEXPIRETIME {key}")) == ends, "{key}");
     }
     client.cmd("SELECT 0");
+    for (key, count) in [("CBF0:40000", 40_000), ("CBF1:300", 300), ("DLCBF3:300", 300), ("DLCBF4:40000", 40_000)] {
+        let family = key.split(|letter: char| letter.is_numeric()).next().expect("a word");
+        let words = [format!("{family}.MDEL"), key.to_owned()].into_iter();
+        let left = (0..count / 3).chain(count / 2..count).map(|n| format!("item:{n}"));
+        let reply = client.call(&words.chain(left).collect::<Vec<_>>());
+        assert!(reply.array().iter().all(Value::truth) && client.cmd(&format!("{family}.CARD {key}")) == 0, "{key}");
+    }
     assert!(client.cmd("CHAIN.ADD k7:0 a") == 1 && client.cmd("TTL k7:0").int() > 8_999_000);
     assert!(client.cmd("CHAIN.ADD k6:300 late AT 5000") == 1 && client.cmd("CHAIN.ADD k6:300 a AT 200000") == 1);
     assert!(client.cmd("CHAIN.EXISTS k6:300 late") == 0 && client.cmd("CHAIN.CARD k6:300") == 1);

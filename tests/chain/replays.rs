@@ -8,7 +8,6 @@
 //! log gets a new base on the way. `SEENDB_CHAIN_HISTORIES` is how many there are (2), `SEENDB_SEED` the first seed (1).
 
 use std::collections::BTreeMap;
-use std::process::Command;
 use std::time::UNIX_EPOCH;
 
 use crate::lasting::Place;
@@ -299,18 +298,6 @@ fn assert_same(one: &Seen, other: &Seen, what: &str) {
     assert_eq!(one.1, other.1, "{what}: profiles");
 }
 
-/// What a folder with a log becomes as commands.
-#[track_caller]
-fn as_commands(place: &Place) -> Vec<u8> {
-    let output = Command::new(env!("CARGO_BIN_EXE_seendb"))
-        .args(["log", "cat", "--resp"])
-        .arg(place.dir().join("appendonlydir"))
-        .output()
-        .expect("the program");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    output.stdout
-}
-
 /// Rings whose time is not that of a server, and loads that are begun anew, go on in the same way everywhere.
 fn go_on(client: &mut Client, seen: &Contents, large: &[Chunk], random: &mut Random) -> Vec<Value> {
     let mut replies = Vec::new();
@@ -350,25 +337,6 @@ fn comparable(mut seen: Seen) -> Seen {
     seen
 }
 
-/// A place with a copy of the log of another.
-fn with_log_of(place: &Place) -> Place {
-    let copy = Place::new(&["--appendonly", "yes", "--appendfsync", "no", "--save", ""]);
-    let (from, to) = (place.dir().join("appendonlydir"), copy.dir().join("appendonlydir"));
-    std::fs::create_dir(&to).expect("a folder");
-    for entry in std::fs::read_dir(from).expect("the log") {
-        let entry = entry.expect("an entry");
-        std::fs::copy(entry.path(), to.join(entry.file_name())).expect("a copy");
-    }
-    copy
-}
-
-/// A place with a copy of the snapshot of another.
-fn with_snapshot_of(place: &Place) -> Place {
-    let copy = Place::new(&["--save", ""]);
-    std::fs::copy(place.dir().join("dump.rdb"), copy.dir().join("dump.rdb")).expect("a copy");
-    copy
-}
-
 #[test]
 fn a_log_a_snapshot_and_commands_give_the_same_rings() {
     let (histories, first) = (number("SEENDB_CHAIN_HISTORIES", 2), number("SEENDB_SEED", 1));
@@ -382,9 +350,9 @@ fn a_log_a_snapshot_and_commands_give_the_same_rings() {
         story.was_rich(&before.0);
         let large = story.large.clone();
         assert!(client.cmd("SAVE") == "OK" && client.cmd("WAITAOF 1 0 30000").array()[0] == 1);
-        let (replayed, loaded) = (with_log_of(&place), with_snapshot_of(&place));
+        let (replayed, loaded) = (place.with_its_log(), place.with_its_snapshot());
         let (replayed, loaded, sent) = (replayed.start(), loaded.start(), Server::start());
-        pipe(sent.port(), &as_commands(&place));
+        pipe(sent.port(), &place.log_as_commands());
 
         let mut copies =
             [("its log", replayed.client()), ("its snapshot", loaded.client()), ("its commands", sent.client())];

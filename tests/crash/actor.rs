@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use super::model::{
-    Batch, Bits, CHAOS_DB, Counts, Dump, Key, Name, Op, SHARED_DB, State, large_dump, own_dbs, profiles,
+    Batch, Bits, CHAOS_DB, Counts, Dump, Key, Kind, MOST_ADDED, Name, Op, SHARED_DB, State, large_dump, own_dbs,
+    profiles,
 };
 use super::requests::{Requests, agrees};
 use crate::support::{Client, Random, Value};
@@ -211,24 +212,24 @@ impl Actor {
     }
 
     fn usable_name(&mut self) -> Option<Name> {
-        let names: Vec<Name> = self
-            .state
-            .keys
-            .iter()
-            .filter(|((db, _), key)| *db != SHARED_DB && is_usable(key))
-            .map(|(n, _)| n.clone())
-            .collect();
+        self.name_with(|_| true)
+    }
+
+    /// A usable key that has this.
+    fn name_with(&mut self, has: impl Fn(&Key) -> bool) -> Option<Name> {
+        let keys = self.state.keys.iter().filter(|((db, _), key)| *db != SHARED_DB && is_usable(key) && has(key));
+        let names: Vec<Name> = keys.map(|(name, _)| name.clone()).collect();
         (!names.is_empty()).then(|| self.random.pick(&names).clone())
     }
 
-    /// Whether a key of this name is a ring, or is none; or there is no such key.
-    fn is_kind(&self, name: &Name, ring: bool) -> bool {
-        self.state.keys.get(name).is_none_or(|key| key.ring == ring)
+    /// A name of which there is no key.
+    fn new_name(&mut self) -> Option<Name> {
+        self.free_name().filter(|name| !self.state.keys.contains_key(name))
     }
 
-    /// A ring that has this.
-    fn ring_with(&mut self, has: impl Fn(&Key) -> bool) -> Option<Name> {
-        self.usable_name().filter(|name| has(&self.state.keys[name]))
+    /// Whether a key of this name is of this kind, or there is no such key.
+    fn is_kind(&self, name: &Name, kind: Kind) -> bool {
+        self.state.keys.get(name).is_none_or(|key| key.kind == kind)
     }
 
     fn plan(&mut self) -> Op {
@@ -246,8 +247,11 @@ impl Actor {
         if let Some((name, _)) = half_loaded {
             return Some(Op::Delete(vec![name.clone()]));
         }
-        if self.random.percent(20) {
-            return if self.random.percent(50) { self.plan_load() } else { self.plan_ring() };
+        match self.random.below(100) {
+            0..10 => return self.plan_load(),
+            10..20 => return self.plan_ring(),
+            20..40 => return self.plan_counting(),
+            _ => {}
         }
         Some(match self.random.below(100) {
             0..=24 => Op::Add(shared_name(self.next_batch), self.batch(1), false),
@@ -256,28 +260,28 @@ impl Actor {
                 Op::Add(shared_name(self.next_batch), self.batch(items), true)
             }
             30..=46 => {
-                let name = self.free_name().filter(|name| self.is_kind(name, false))?;
+                let name = self.free_name().filter(|name| self.is_kind(name, Kind::Bloom))?;
                 let (items, insert) = (self.batch_size(), self.random.percent(20));
                 Op::Add(name, self.batch(items), insert)
             }
             47..=52 => {
-                let (name, items) = (self.free_name().filter(|name| self.is_kind(name, true))?, self.batch_size());
+                let (name, items) =
+                    (self.free_name().filter(|name| self.is_kind(name, Kind::Ring))?, self.batch_size());
                 self.state.keys.get(&name).is_none_or(|key| key.takes(items)).then_some(())?;
                 Op::AddToRing(name, self.batch(items))
             }
             53..=54 => {
-                let from = self.ring_with(|key| key.ring && key.is_window())?;
+                let from = self.name_with(|key| key.is_ring() && key.is_window())?;
                 let key = &self.state.keys[&from];
                 let shape = (key.capacity, key.links);
                 let to = self.free_name().filter(|to| to.0 == from.0 && *to != from)?;
-                let fits = |to: &Key| to.ring && to.is_window() && (to.capacity, to.links) == shape;
+                let fits = |to: &Key| to.is_ring() && to.is_window() && (to.capacity, to.links) == shape;
                 self.state.keys.get(&to).is_none_or(fits).then_some(())?;
-                Op::Merge(to, from.1)
+                Op::Merge(Kind::Ring, to, from.1)
             }
             55..=62 => {
-                let name = self.free_name().filter(|name| !self.state.keys.contains_key(name))?;
-                let capacities = [(30, 10), (30, 300), (20, 5_000), (15, 20_000), (5, 400_000)];
-                Op::Reserve(name, *self.random.weighted(&capacities))
+                let name = self.new_name()?;
+                Op::Reserve(name, self.capacity())
             }
             63..=72 => {
                 let first = self.usable_name()?;
@@ -318,7 +322,7 @@ impl Actor {
                 let name = (db, format!("{}{}", self.random.pick(&prefixes), self.random.below(3)));
                 let (is_new, items) = (!self.state.keys.contains_key(&name), self.batch_size());
                 let key = self.state.keys.get(&name).cloned().or_else(|| self.state.by_profile(&name.1))?;
-                (is_usable(&key) && key.ring && key.takes(items)).then_some(())?;
+                (is_usable(&key) && key.is_ring() && key.takes(items)).then_some(())?;
                 let batch = self.batch(items);
                 Op::AddByProfile(name, batch, is_new.then(|| Box::new(key)))
             }
@@ -328,34 +332,79 @@ impl Actor {
                 let capacity = 4 * (10 + self.random.below(90) as u64);
                 Op::Profile(prefix, (!is_there || self.random.percent(70)).then_some(capacity))
             }
-            6 => {
-                let name = self.free_name().filter(|name| !self.state.keys.contains_key(name))?;
-                Op::ReserveRing(name)
-            }
-            7..=8 => Op::Rotate(self.ring_with(|key| key.ring && key.turns.is_some())?),
+            6 => Op::ReserveRing(self.new_name()?),
+            7..=8 => Op::Rotate(self.name_with(|key| key.is_ring() && key.turns.is_some())?),
             9..=10 => {
-                let name = self.ring_with(|key| key.ring && key.before == 0)?;
+                let name = self.name_with(|key| key.is_ring() && key.before == 0)?;
                 let (links, present) = (2 + self.random.below(8) as u64, self.state.keys[&name].links);
                 (links != present).then_some(Op::Links(name, present, links))?
             }
-            _ => Op::Clear(self.ring_with(|key| key.ring && key.before == 0)?),
+            _ => Op::Clear(self.name_with(|key| key.is_ring() && key.before == 0)?),
         })
     }
 
-    /// The next chunk of a ring that is being loaded, or one more time a chunk from before, or what may happen to its key.
+    /// What there is for filters that count only: adds, of the same items too, and deletes of what is in.
+    fn plan_counting(&mut self) -> Option<Op> {
+        let kind = *self.random.pick(&[Kind::Counting, Kind::Dleft]);
+        Some(match self.random.below(22) {
+            0..=2 => {
+                let (name, capacity) = (self.new_name()?, self.capacity());
+                Op::ReserveCounted(name, kind, capacity, self.random.pick::<&str>(kind.options()))
+            }
+            3..=8 => {
+                let items = self.batch_size();
+                let present = self.name_with(|key| key.kind == kind && key.takes(items));
+                let name = present.filter(|_| self.random.percent(80)).or_else(|| self.new_name())?;
+                let made = Key::counted(kind);
+                self.state.keys.get(&name).unwrap_or(&made).takes(items).then_some(())?;
+                Op::Count(name, kind, self.batch(items), true)
+            }
+            9..=11 => {
+                let (name, batch) = self.batch_in(kind)?;
+                let key = &self.state.keys[&name];
+                let again = key.takes(batch.items) && key.batches[&batch] < MOST_ADDED;
+                again.then_some(Op::Count(name, kind, batch, false))?
+            }
+            12..=17 => {
+                let (name, batch) = self.batch_in(kind)?;
+                self.state.keys[&name].may_delete().then_some(Op::TakeOut(name, kind, batch))?
+            }
+            18 => Op::Decay(self.name_with(|key| key.kind == Kind::Counting)?),
+            _ => {
+                let from = self.name_with(|key| key.kind == Kind::Counting)?;
+                let key = self.state.keys[&from].clone();
+                let present = self.name_with(|to| key.fits(to));
+                let to = present.or_else(|| self.new_name()).filter(|to| to.0 == from.0 && *to != from)?;
+                Op::Merge(Kind::Counting, to, from.1)
+            }
+        })
+    }
+
+    /// A filter of a kind that counts, and a batch that is in it.
+    fn batch_in(&mut self, kind: Kind) -> Option<(Name, Batch)> {
+        let name = self.name_with(|key| key.kind == kind && !key.batches.is_empty())?;
+        let batches: Vec<Batch> = self.state.keys[&name].batches.keys().copied().collect();
+        Some((name, *self.random.pick(&batches)))
+    }
+
+    fn capacity(&mut self) -> u64 {
+        *self.random.weighted(&[(30, 10), (30, 300), (20, 5_000), (15, 20_000), (5, 400_000)])
+    }
+
+    /// The next chunk of a filter that is being loaded, or one more time a chunk from before, or what may happen to its key.
     fn plan_load(&mut self) -> Option<Op> {
         let loading = self.state.keys.iter().filter_map(|(name, key)| Some((name.clone(), key.load.clone()?)));
         let loading: Vec<_> = loading.collect();
         if loading.is_empty() {
-            let name = self.free_name().filter(|name| !self.state.keys.contains_key(name))?;
-            let (key, dump) = large_dump();
+            let name = self.new_name()?;
+            let (key, dump) = large_dump(*self.random.pick(&Kind::IN_CHUNKS));
             // It has megabytes.
-            return self.random.percent(5).then(|| Op::RingHeader(name, Box::new(key), dump));
+            return self.random.percent(5).then(|| Op::LoadHeader(name, Box::new(key), dump));
         }
         let (name, (dump, taken)) = self.random.pick(&loading).clone();
         Some(match self.random.below(20) {
-            0..=12 => Op::RingChunk(name, dump, taken),
-            13 => Op::RingChunk(name, dump, self.random.below(taken)),
+            0..=12 => Op::LoadChunk(name, dump, taken),
+            13 => Op::LoadChunk(name, dump, self.random.below(taken)),
             14..=15 => {
                 let to = self.free_name().filter(|to| to.0 == name.0)?;
                 Op::Rename(name, to.1)
@@ -434,8 +483,8 @@ impl Actor {
             return Ok(());
         }
         self.select(client, from.0)?;
-        if key.ring {
-            return self.load_ring(client, board, &from.1, to, key);
+        if key.kind != Kind::Bloom {
+            return self.load_chunks(client, board, &from.1, to, key);
         }
         let (mut iterator, mut pieces) = (0, Vec::new());
         loop {
@@ -462,25 +511,26 @@ impl Actor {
         self.send(client, board, &ops)
     }
 
-    /// The same with a ring: its chunks come at once, or one by one between other changes.
-    fn load_ring(&mut self, client: &mut Client, board: &Board, from: &str, to: Name, key: Key) -> io::Result<()> {
-        let (mut cursor, mut pieces) = (0, Vec::new());
+    /// The same of other kinds: the chunks come at once, or one by one between other changes.
+    fn load_chunks(&mut self, client: &mut Client, board: &Board, from: &str, to: Name, key: Key) -> io::Result<()> {
+        let (kind, mut cursor, mut chunks) = (key.kind, 0, Vec::new());
+        let command = format!("{}.SCANDUMP", kind.family());
         loop {
-            let words: [&[u8]; 3] = [b"CHAIN.SCANDUMP", from.as_bytes(), &cursor.to_string().into_bytes()];
+            let words = [command.as_bytes(), from.as_bytes(), &cursor.to_string().into_bytes()];
             let reply = self.call(client, &words)?;
             cursor = reply.array()[0].int();
             if cursor == 0 {
                 break;
             }
-            pieces.push((cursor, reply.array()[1].bulk().to_vec()));
+            chunks.push((cursor, reply.array()[1].bulk().to_vec()));
         }
-        let (dump, mut ops) = (Arc::new(Dump(pieces)), Vec::new());
+        let (dump, mut ops) = (Arc::new(Dump { kind, chunks }), Vec::new());
         if self.state.keys.contains_key(&to) {
             ops.push(Op::Delete(vec![to.clone()]));
         }
-        ops.push(Op::RingHeader(to.clone(), Box::new(key), dump.clone()));
+        ops.push(Op::LoadHeader(to.clone(), Box::new(key), dump.clone()));
         if self.random.percent(40) {
-            ops.extend((1..dump.0.len()).map(|chunk| Op::RingChunk(to.clone(), dump.clone(), chunk)));
+            ops.extend((1..dump.chunks.len()).map(|chunk| Op::LoadChunk(to.clone(), dump.clone(), chunk)));
         }
         ops.iter().for_each(|op| self.state.apply(op));
         self.send(client, board, &ops)
@@ -550,10 +600,10 @@ impl Actor {
             28 => format!("DLCBF.RESERVE {key} 0.01 {} EXPANSION 2 OVERFLOW SPILL", 1 + item % 500),
             29 => {
                 // A load that never ends, unless somebody ends it.
-                let (_, dump) = large_dump();
-                let (cursor, header) = &dump.0[0];
-                let cursor = cursor.to_string();
-                return client.try_call(&[b"CHAIN.LOADCHUNK", key.as_bytes(), cursor.as_bytes(), header]).map(drop);
+                let (_, dump) = large_dump(*self.random.pick(&Kind::IN_CHUNKS));
+                let (command, (cursor, header)) = (format!("{}.LOADCHUNK", dump.kind.family()), &dump.chunks[0]);
+                let words = [command.as_bytes(), key.as_bytes(), &cursor.to_string().into_bytes(), header];
+                return client.try_call(&words).map(drop);
             }
             _ => return self.chaos_group(client, &key, &other),
         };

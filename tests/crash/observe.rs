@@ -3,30 +3,32 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::actor::now_ms;
-use super::model::{Batch, Bits, Counts, Key, MAYBE, Name, Op, SHARED_DB, State, own_dbs, profiles};
+use super::model::{Batch, Bits, Counts, Key, Kind, MAYBE, Name, Op, SHARED_DB, State, own_dbs, profiles};
 use crate::support::{Client, Value};
 
 /// A key as it was found.
 pub struct Found {
+    kind: Kind,
     card: u64,
     capacity: u64,
     life: Option<u64>,
     /// Links of a ring.
     links: u64,
-    /// It is a ring whose load is not over.
+    /// Its load is not over.
     loading: bool,
-    /// How many items of these batches are there.
-    batches: BTreeMap<Batch, u64>,
+    /// How often each item of these batches is there; at most once in what does not count.
+    batches: BTreeMap<Batch, Vec<u64>>,
 }
 
 /// So many batches may seem to be in a filter although they are not: false positives, more of them in small filters than were
-/// asked for. What is really there and should not be is seen by the count.
+/// asked for. What is really there and should not be is seen by the count. Those that count are never so full.
 const MOST_STRANGE: usize = 3;
 
 impl Found {
     /// Batches of which something is there.
     fn strange(&self, is_strange: impl Fn(&Batch) -> bool) -> Vec<&Batch> {
-        let there = self.batches.iter().filter(|(batch, count)| **count > batch.items / 10 && is_strange(batch));
+        let found = |times: &Vec<u64>| times.iter().filter(|times| **times > 0).count() as u64;
+        let there = self.batches.iter().filter(|(batch, times)| found(times) > batch.items / 10 && is_strange(batch));
         there.map(|(batch, _)| batch).collect()
     }
 }
@@ -45,8 +47,8 @@ fn possible(base: &State, journal: &[Op]) -> BTreeMap<Name, BTreeSet<Batch>> {
     let mut note = |state: &State| {
         for (name, key) in &state.keys {
             let batches = all.entry(name.clone()).or_default();
-            if batches.len() < key.batches.len() || !key.batches.is_subset(batches) {
-                batches.extend(&key.batches);
+            if !key.batches.keys().all(|batch| batches.contains(batch)) {
+                batches.extend(key.batches.keys());
             }
         }
     };
@@ -107,6 +109,9 @@ impl Sight {
         if own && (found.life != life || life.is_some_and(|life| life <= self.from)) {
             return Err(format!("its life is {:?}, not {life:?}, now is {}", found.life, self.from));
         }
+        if found.kind != key.kind {
+            return Err(format!("it is a {:?}, not a {:?}", found.kind, key.kind));
+        }
         if found.loading != key.load.is_some() {
             return Err(format!("that it is being loaded is {}", found.loading));
         }
@@ -116,20 +121,29 @@ impl Sight {
         if own && found.links != key.links {
             return Err(format!("it has {} links, not {}", found.links, key.links));
         }
-        let (least, most) = counts.range(&key.batches);
-        let (least, most) = (least + key.before, most + key.before);
-        if own && !key.merged && (found.card < least || found.card > most) {
+        let (least, most) = match key.kind.counts() {
+            true => (key.items(), key.items()),
+            false => {
+                let (least, most) = counts.range(&key.batches);
+                (least + key.before, most + key.before)
+            }
+        };
+        if own && !key.estimated && (found.card < least || found.card > most) {
             return Err(format!("it counts {} items, not {least} to {most}", found.card));
         }
-        if own && found.card <= key.capacity && found.capacity != key.capacity {
+        if own && found.card <= key.capacity && !key.grows() && found.capacity != key.capacity {
             return Err(format!("its capacity is {}, not {}", found.capacity, key.capacity));
         }
-        let lacking = |(batch, count): &(&Batch, &u64)| key.batches.contains(batch) && **count != batch.items;
-        if let Some((batch, count)) = found.batches.iter().find(lacking).filter(|_| key.bits == Bits::Whole) {
-            return Err(format!("it has {count} items of {batch:?}"));
+        let differs = |(batch, found): &(&Batch, &Vec<u64>)| {
+            let times = key.batches.get(batch);
+            times.is_some_and(|times| found.iter().any(|found| found != times))
+        };
+        if let Some((batch, times)) = found.batches.iter().find(differs).filter(|_| key.bits == Bits::Whole) {
+            return Err(format!("the items of {batch:?} are there {times:?} times, not {:?}", key.batches[batch]));
         }
-        let strange = found.strange(|batch| !key.batches.contains(batch));
-        if strange.len() > MOST_STRANGE {
+        let strange = found.strange(|batch| !key.batches.contains_key(batch));
+        let most = if key.kind.counts() { 0 } else { MOST_STRANGE };
+        if strange.len() > most {
             return Err(format!("it has items of {strange:?}"));
         }
         Ok(())
@@ -147,11 +161,8 @@ impl Sight {
 }
 
 fn find<'b>(client: &mut Client, id: usize, key: &str, batches: impl Iterator<Item = &'b Batch>) -> Option<Found> {
-    let mut info = client.cmd(&format!("BF.INFO {key}"));
-    let ring = matches!(&info, Value::Error(text) if text.starts_with("WRONGTYPE "));
-    if ring {
-        info = client.cmd(&format!("CHAIN.INFO {key}"));
-    }
+    let kind = Kind::of(&client.cmd(&format!("TYPE {key}")).text())?;
+    let info = client.cmd(&format!("{}.INFO {key}", kind.family()));
     let loading = matches!(&info, Value::Error(text) if text.starts_with("ERR filter is being loaded: 0 of "));
     if matches!(info, Value::Error(_)) && !loading {
         // Its life has just ended.
@@ -159,23 +170,25 @@ fn find<'b>(client: &mut Client, id: usize, key: &str, batches: impl Iterator<It
     }
     let number = |field: &str| if loading { 0 } else { info.field(field).int() as u64 };
     let (card, capacity) = (number("Number of items inserted"), number("Capacity"));
-    let links = if ring { number("Number of links") } else { 0 };
+    let links = if kind == Kind::Ring { number("Number of links") } else { 0 };
     let life = client.cmd(&format!("PEXPIRETIME {key}")).int();
     let life = u64::try_from(life).ok();
-    let mut counts = BTreeMap::new();
+    let mut found = BTreeMap::new();
     let batches = batches.filter(|_| !loading);
     let batches: Vec<Batch> = batches.copied().collect();
     for some in batches.chunks(200) {
-        let mut words = vec![if ring { "CHAIN.MEXISTS" } else { "BF.MEXISTS" }.to_owned(), key.to_owned()];
+        let question = if kind.counts() { "MCOUNT" } else { "MEXISTS" };
+        let mut words = vec![format!("{}.{question}", kind.family()), key.to_owned()];
         some.iter().for_each(|batch| words.extend(batch.names(id)));
         let reply = client.call(&words);
-        let mut answers = reply.array().iter();
+        // The life of the key may end meanwhile.
+        let answers: &[Value] = if let Value::Array(answers) = &reply { answers } else { &[] };
+        let mut answers = answers.iter().map(|answer| answer.int() as u64);
         for batch in some {
-            let found = answers.by_ref().take(batch.items as usize).filter(|answer| answer.truth()).count();
-            counts.insert(*batch, found as u64);
+            found.insert(*batch, answers.by_ref().take(batch.items as usize).collect());
         }
     }
     // A key whose life ended in the middle of this has no word in it.
     let still = client.cmd(&format!("EXISTS {key}")) == 1;
-    still.then_some(Found { card, capacity, life, links, loading, batches: counts })
+    still.then_some(Found { kind, card, capacity, life, links, loading, batches: found })
 }

@@ -1,6 +1,6 @@
 //! Changes as requests, and the replies that they must get.
 
-use super::model::{Batch, COUNT_CAPACITY, COUNT_LINKS, Name, Op, RING_CAPACITY};
+use super::model::{Batch, COUNT_CAPACITY, COUNT_LINKS, Dump, Name, Op, RING_CAPACITY};
 use crate::support::{Value, encode};
 
 /// Requests, and their replies if all is well.
@@ -75,9 +75,13 @@ impl Requests {
             | Op::Rotate(name)
             | Op::Links(name, ..)
             | Op::Clear(name)
-            | Op::RingHeader(name, ..)
-            | Op::RingChunk(name, ..)
-            | Op::Merge(name, _)
+            | Op::ReserveCounted(name, ..)
+            | Op::Count(name, ..)
+            | Op::TakeOut(name, ..)
+            | Op::Decay(name)
+            | Op::LoadHeader(name, ..)
+            | Op::LoadChunk(name, ..)
+            | Op::Merge(_, name, _)
             | Op::Rename(name, _)
             | Op::Copy(name, _)
             | Op::Move(name, _)
@@ -119,9 +123,24 @@ impl Requests {
                 self.line(&format!("CHAIN.{command} {key} LINKS {links}"), ok());
             }
             Op::Clear((_, key)) => self.line(&format!("CHAIN.CLEAR {key}"), ok()),
-            Op::RingHeader((_, key), _, dump) => self.ring_chunk(key, &dump.0[0]),
-            Op::RingChunk((_, key), dump, chunk) => self.ring_chunk(key, &dump.0[*chunk]),
-            Op::Merge((_, to), from) => self.line(&format!("CHAIN.MERGE {to} {from}"), ok()),
+            Op::ReserveCounted((_, key), kind, capacity, options) => {
+                let line = format!("{}.RESERVE {key} 1e-9 {capacity} {options}", kind.family());
+                self.line(line.trim_end(), ok());
+            }
+            Op::Count((_, key), kind, batch, new) => {
+                self.each(client, &format!("{}.{{}}ADD {key}", kind.family()), batch, (*new).into());
+            }
+            Op::TakeOut((_, key), kind, batch) => {
+                self.each(client, &format!("{}.{{}}DEL {key}", kind.family()), batch, 1);
+            }
+            Op::Decay((_, key)) => self.line(&format!("CBF.DECAY {key}"), ok()),
+            Op::LoadHeader((_, key), _, dump) => self.chunk(key, dump, 0),
+            Op::LoadChunk((_, key), dump, chunk) => self.chunk(key, dump, *chunk),
+            Op::Merge(kind, (_, to), from) => {
+                // What a decay has left may be more than is expected.
+                let force = if kind.counts() { " FORCE" } else { "" };
+                self.line(&format!("{}.MERGE {to} {from}{force}", kind.family()), ok());
+            }
             Op::Delete(names) => {
                 let keys: Vec<&str> = names.iter().map(|(_, key)| &**key).collect();
                 self.line(&format!("DEL {}", keys.join(" ")), Value::Int(names.len() as i64));
@@ -147,8 +166,17 @@ impl Requests {
         }
     }
 
-    fn ring_chunk(&mut self, key: &str, (cursor, data): &(i64, Vec<u8>)) {
-        self.push(&[b"CHAIN.LOADCHUNK", key.as_bytes(), cursor.to_string().as_bytes(), data], ok());
+    fn chunk(&mut self, key: &str, dump: &Dump, number: usize) {
+        let (command, (cursor, data)) = (format!("{}.LOADCHUNK", dump.kind.family()), &dump.chunks[number]);
+        self.push(&[command.as_bytes(), key.as_bytes(), cursor.to_string().as_bytes(), data], ok());
+    }
+
+    /// A command with one item, or with several by an M before its name; the same answer to each.
+    fn each(&mut self, client: usize, head: &str, batch: &Batch, answer: i64) {
+        let (items, answer) = (batch.names(client).collect::<Vec<_>>().join(" "), Value::Int(answer));
+        let reply = if batch.items == 1 { answer } else { Value::Array(vec![answer; batch.items as usize]) };
+        let many = if batch.items == 1 { "" } else { "M" };
+        self.line(&format!("{} {items}", head.replace("{}", many)), reply);
     }
 
     fn add(&mut self, client: usize, (_, key): &Name, batch: &Batch, insert: bool) {

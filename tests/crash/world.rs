@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::actor::{Actor, Board, CLIENTS, SHARED, shared_name};
 use super::lasting::{Place, Process};
-use super::model::{CHAOS_DB, Counts, Dump, LARGE_CAPACITY, LARGE_ITEMS, Op, SHARED_DB, State, make_large_dump};
+use super::model::{CHAOS_DB, Counts, Dump, Kind, LARGE_LINKS, Op, SHARED_DB, State, large_size, make_large_dumps};
 use super::observe::Sight;
 use crate::support::rings::chunks;
 use crate::support::{Client, Random, Value};
@@ -74,14 +74,16 @@ pub fn power_loss() -> &'static Path {
     &BUILT.get_or_init(build).1
 }
 
-/// A ring of several chunks is made, dumped, and deleted.
-fn take_large_dump(client: &mut Client) -> Dump {
-    client.cmd(&format!("CHAIN.RESERVE large 1e-12 {LARGE_CAPACITY} LINKS 3"));
-    let words = ["CHAIN.MADD".to_owned(), "large".to_owned()].into_iter();
-    client.call(&words.chain((0..LARGE_ITEMS).map(|n| n.to_string())).collect::<Vec<_>>());
-    let dump = chunks(client, "large");
-    assert!(client.cmd("DEL large") == 1 && dump.len() >= 3);
-    Dump(dump)
+/// A filter of several chunks is made, dumped, and deleted.
+fn take_large_dump(client: &mut Client, kind: Kind) -> Dump {
+    let (family, (capacity, items)) = (kind.family(), large_size(kind));
+    let options = if kind == Kind::Ring { format!(" LINKS {LARGE_LINKS}") } else { String::new() };
+    assert!(client.cmd(&format!("{family}.RESERVE large 1e-12 {capacity}{options}")) == "OK");
+    let words = [format!("{family}.MADD"), "large".to_owned()].into_iter();
+    client.call(&words.chain((0..items).map(|n| n.to_string())).collect::<Vec<_>>());
+    let chunks = chunks(client, "large");
+    assert!(client.cmd("DEL large") == 1 && chunks.len() >= 3, "{kind:?}: {} chunks", chunks.len());
+    Dump { kind, chunks }
 }
 
 /// What stands beside the clients' work.
@@ -107,8 +109,9 @@ impl World {
         let policy = if strict { "always" } else { "everysec" };
         let least = *random.pick(&["64mb", "1mb", "100kb"]);
         // False positives would look like items that came back.
-        let args = ["--appendonly", "yes", "--appendfsync", policy, "--bf-error-rate", "1e-9"];
-        let place = Place::new(&[&args[..], &["--auto-aof-rewrite-min-size", least]].concat());
+        let rates = ["--bf-error-rate", "1e-9", "--cbf-error-rate", "1e-9", "--dlcbf-error-rate", "1e-9"];
+        let args = ["--appendonly", "yes", "--appendfsync", policy, "--auto-aof-rewrite-min-size", least];
+        let place = Place::new(&[args, rates].concat());
         let disks = [(40, Disk::Kept), (35, Disk::Lost), (25, Disk::Failing)];
         let disk = if strict { *random.weighted(&disks) } else { Disk::Lost };
         let server = place.start_command(|command| prepare(command, disk));
@@ -118,7 +121,7 @@ impl World {
             let capacity = [1_000, 1_000, 5_000, 5_000, 5_000, 20_000, 500_000, 500_000][number];
             assert!(client.cmd(&format!("BF.RESERVE {key} 1e-9 {capacity}")) == "OK");
         }
-        make_large_dump(|| take_large_dump(&mut client));
+        make_large_dumps(|kind| take_large_dump(&mut client, kind));
         if strict {
             server.kill()
         } else {

@@ -85,6 +85,35 @@ impl Place {
         Process { child, port, log }
     }
 
+    /// Another folder, with a copy of the log of this one.
+    pub fn with_its_log(&self) -> Self {
+        let copy = Self::new(&["--appendonly", "yes", "--appendfsync", "no", "--save", ""]);
+        let (from, to) = (self.dir().join("appendonlydir"), copy.dir().join("appendonlydir"));
+        std::fs::create_dir(&to).expect("a folder");
+        for entry in std::fs::read_dir(from).expect("the log") {
+            let entry = entry.expect("an entry");
+            std::fs::copy(entry.path(), to.join(entry.file_name())).expect("a copy");
+        }
+        copy
+    }
+
+    /// Another folder, with a copy of the snapshot of this one.
+    pub fn with_its_snapshot(&self) -> Self {
+        let copy = Self::new(&["--save", ""]);
+        std::fs::copy(self.dir().join("dump.rdb"), copy.dir().join("dump.rdb")).expect("a copy");
+        copy
+    }
+
+    /// What `seendb log cat` makes of the log: commands, as they are sent.
+    #[track_caller]
+    pub fn log_as_commands(&self) -> Vec<u8> {
+        let mut command = Command::new(program());
+        command.args(["log", "cat", "--resp"]).arg(self.dir().join("appendonlydir"));
+        let output = command.output().expect("the program");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        output.stdout
+    }
+
     /// Starts a server that must end by itself.
     #[track_caller]
     pub fn refused(&self, args: &[&str]) -> Refused {

@@ -1,4 +1,4 @@
-//! Rings in servers: their dumps in chunks, and what can be seen of all keys, filters and rings alike.
+//! Keys of all families in servers: their dumps in chunks, and all that can be seen of them.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +7,25 @@ use super::{Client, Value};
 /// A chunk of a dump and the cursor that came with it.
 pub type Chunk = (i64, Vec<u8>);
 
+/// The first word of the commands for keys of which TYPE gives this.
+#[track_caller]
+pub fn family(kind: &str) -> &'static str {
+    match kind {
+        "MBbloom--" => "BF",
+        "seenCHAIN" => "CHAIN",
+        "seenCBF--" => "CBF",
+        "seenDLCBF" => "DLCBF",
+        _ => panic!("a key of the type {kind}"),
+    }
+}
+
 /// What a dump in chunks gives.
 #[track_caller]
 pub fn chunks(client: &mut Client, key: &str) -> Vec<Chunk> {
-    let (mut cursor, mut chunks) = (0, Vec::new());
+    let kind = client.cmd(&format!("TYPE {key}")).text();
+    let (family, mut cursor, mut chunks) = (family(&kind), 0, Vec::new());
     loop {
-        let reply = client.cmd(&format!("CHAIN.SCANDUMP {key} {cursor}"));
+        let reply = client.cmd(&format!("{family}.SCANDUMP {key} {cursor}"));
         cursor = reply.array()[0].int();
         if cursor == 0 {
             return chunks;
@@ -21,10 +34,15 @@ pub fn chunks(client: &mut Client, key: &str) -> Vec<Chunk> {
     }
 }
 
-/// Gives a key one of them.
-pub fn load(client: &mut Client, key: &str, (cursor, data): &Chunk) -> Value {
-    let cursor = cursor.to_string();
-    client.call(&[b"CHAIN.LOADCHUNK", key.as_bytes(), cursor.as_bytes(), data])
+/// Gives a ring one of them.
+pub fn load(client: &mut Client, key: &str, chunk: &Chunk) -> Value {
+    load_of(client, "CHAIN", key, chunk)
+}
+
+/// The same for a key of this family.
+pub fn load_of(client: &mut Client, family: &str, key: &str, (cursor, data): &Chunk) -> Value {
+    let (command, cursor) = (format!("{family}.LOADCHUNK"), cursor.to_string());
+    client.call(&[command.as_bytes(), key.as_bytes(), cursor.as_bytes(), data])
 }
 
 /// Everything of a key that does not depend on when it is looked at.
@@ -34,18 +52,18 @@ pub struct Held {
     pub kind: String,
     /// What PEXPIRETIME gives.
     pub ends: i64,
-    /// What DUMP gives. Of a ring whose load is not over: how large it will be.
+    /// What DUMP gives. Of what is not loaded to the end: how large it will be.
     pub dump: Value,
-    /// What CHAIN.SCANDUMP gives of a ring.
+    /// What SCANDUMP gives, but of a Bloom filter.
     pub chunks: Vec<Chunk>,
-    /// What CHAIN.STATS gives but the bytes of memory; BF.INFO of a filter.
+    /// What STATS gives but the bytes of memory; BF.INFO of a Bloom filter.
     pub figures: Vec<(String, Value)>,
-    /// Which of the items that were asked for are in it.
-    pub answers: Vec<bool>,
+    /// How often each of the items that were asked for is in it; at most once in what does not count.
+    pub answers: Vec<i64>,
 }
 
 impl Held {
-    /// Whether it is a ring whose load is not over.
+    /// Whether its load is not over.
     pub fn is_half_loaded(&self) -> bool {
         matches!(self.dump, Value::Error(_))
     }
@@ -91,19 +109,20 @@ pub fn held(client: &mut Client, key: &str, items: &[String]) -> Held {
         held.dump = Value::Error(total.unwrap_or_else(|| panic!("{key}: {text}")).1.to_owned());
         return held;
     }
-    let ring = held.kind == "seenCHAIN";
-    if ring {
+    let family = family(&held.kind);
+    let bloom = family == "BF";
+    if !bloom {
         held.chunks = chunks(client, key);
-        if is_over_soon(client, key) {
-            return held;
-        }
     }
-    let (figures, questions) = if ring { ("CHAIN.STATS", "CHAIN.MEXISTS") } else { ("BF.INFO", "BF.MEXISTS") };
-    let reply = client.cmd(&format!("{figures} {key}"));
+    if family == "CHAIN" && is_over_soon(client, key) {
+        return held;
+    }
+    let reply = client.cmd(&format!("{family}.{} {key}", if bloom { "INFO" } else { "STATS" }));
     let pairs = reply.array().chunks_exact(2).map(|pair| (pair[0].text(), pair[1].clone()));
     held.figures = pairs.filter(|(field, _)| !["bytes", "Size"].contains(&field.as_str())).collect();
-    let words: Vec<&str> = [questions, key].into_iter().chain(items.iter().map(String::as_str)).collect();
-    held.answers = client.call(&words).array().iter().map(Value::truth).collect();
+    let question = if family.ends_with("CBF") { "MCOUNT" } else { "MEXISTS" };
+    let words = [format!("{family}.{question}"), key.to_owned()].into_iter().chain(items.iter().cloned());
+    held.answers = client.call(&words.collect::<Vec<_>>()).array().iter().map(Value::int).collect();
     held
 }
 

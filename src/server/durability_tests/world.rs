@@ -539,8 +539,13 @@ impl World {
     }
 
     fn items(&mut self, most: usize) -> String {
+        self.items_of(3000, most)
+    }
+
+    /// Up to `most` of so many items.
+    fn items_of(&mut self, all: u16, most: usize) -> String {
         let count = 1 + self.random.usize(..most);
-        (0..count).map(|_| format!("i{}", self.random.u16(..3000))).collect::<Vec<_>>().join(" ")
+        (0..count).map(|_| format!("i{}", self.random.u16(..all))).collect::<Vec<_>>().join(" ")
     }
 
     /// Anything that may happen to a server.
@@ -628,7 +633,8 @@ impl World {
     fn step_with_cells(&mut self) {
         let (family, letter) = [("CBF", 'c'), ("DLCBF", 'd')][self.random.usize(..2)];
         let mut name = || format!("{letter}{}", self.random.u8(..3));
-        let (key, other, items) = (name(), name(), self.items(30));
+        // So few that many are in, and some several times.
+        let (key, other, items) = (name(), name(), self.items_of(50, 30));
         let line = match self.random.u8(..100) {
             0..20 => {
                 let options = match letter {
