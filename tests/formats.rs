@@ -8,7 +8,7 @@ mod support;
 use std::path::{Path, PathBuf};
 
 use lasting::Place;
-use support::rings::{Chunk, chunks, load_of};
+use support::chunks::{Chunk, chunks, load_of};
 use support::{Client, Value};
 
 fn releases() -> Vec<PathBuf> {

@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use lasting::Place;
-use support::rings::{Chunk, assert_same_contents, chunks, contents, load_of};
+use support::chunks::{Chunk, assert_same_contents, chunks, contents, load_of};
 use support::{Client, Random, Value, encode, wait_until};
 
 const CLIENTS: usize = 4;

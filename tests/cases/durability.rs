@@ -5,7 +5,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 
 use crate::lasting::{Place, Process, Refused};
-use crate::support::rings::{Chunk, chunks, load};
+use crate::support::chunks::{Chunk, chunks, load};
 use crate::support::{Client, Random, Value, wait_until};
 use crate::{many, yes};
 

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::time::UNIX_EPOCH;
 
 use crate::lasting::Place;
-use crate::support::rings::{Chunk, Contents, assert_same_contents, chunks, contents, load};
+use crate::support::chunks::{Chunk, Contents, assert_same_contents, chunks, contents, load};
 use crate::support::{Client, Random, Server, Value, pipe, wait_until};
 use crate::world::{self, World, with_items};
 

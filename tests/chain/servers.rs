@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use crate::lasting::Place;
-use crate::support::rings::{Chunk, chunks, load};
+use crate::support::chunks::{Chunk, chunks, load};
 use crate::support::{Client, Server, Value, wait_until};
 use crate::world::{with_items, yes};
 

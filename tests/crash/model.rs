@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use crate::support::rings::Chunk;
+use crate::support::chunks::Chunk;
 
 /// A key: its database and its name.
 pub type Name = (usize, String);

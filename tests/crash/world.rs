@@ -10,7 +10,7 @@ use super::actor::{Actor, Board, CLIENTS, SHARED, shared_name};
 use super::lasting::{Place, Process};
 use super::model::{CHAOS_DB, Counts, Dump, Kind, LARGE_LINKS, Op, SHARED_DB, State, large_size, make_large_dumps};
 use super::observe::Sight;
-use crate::support::rings::chunks;
+use crate::support::chunks::chunks;
 use crate::support::{Client, Random, Value};
 
 /// A folder and what has to be in it.

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use crate::FAMILIES;
 use crate::lasting::Place;
-use crate::support::rings::{Chunk, Contents, assert_same_contents, chunks, contents, family, load_of};
+use crate::support::chunks::{Chunk, Contents, assert_same_contents, chunks, contents, family, load_of};
 use crate::support::{Client, Random, Server, Value, pipe, wait_until};
 use crate::world::with_items;
 

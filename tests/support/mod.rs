@@ -9,11 +9,11 @@
 #![allow(dead_code, reason = "every test program uses another part of this module")]
 #![allow(unused_imports, reason = "same")]
 
+pub mod chunks;
 mod client;
 pub mod filters;
 mod pipe;
 mod random;
-pub mod rings;
 mod server;
 
 pub use client::{Client, Value, encode, read_value, show_args, show_bytes};

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::model::{Chain, Link};
-use super::support::{Random, Server, Value, rings};
+use super::support::{Random, Server, Value, chunks};
 use super::{assert_all_same, everything, filters_wanted, make_filters, make_other_types, run_to, saved, text, url};
 
 fn folder() -> tempfile::TempDir {
@@ -139,8 +139,8 @@ fn a_ring_that_is_half_loaded_is_named() {
     let mut client = from.client();
     client.cmd("CHAIN.RESERVE whole 0.01 100");
     client.cmd("CHAIN.ADD whole item");
-    let header = rings::chunks(&mut client, "whole").remove(0);
-    assert_eq!(rings::load(&mut client, "half", &header), "OK");
+    let header = chunks::chunks(&mut client, "whole").remove(0);
+    assert_eq!(chunks::load(&mut client, "half", &header), "OK");
     let printed = run_to(1, &["import", text(&saved(&from)), "--into", &url(&to)]);
     assert!(printed.contains("filters sent: 1 (") && printed.contains("failed: 1\n"), "{printed}");
     assert!(printed.contains("\"half\": its CHAIN.LOADCHUNK is not complete"), "{printed}");
