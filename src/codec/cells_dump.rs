@@ -459,9 +459,11 @@ impl<const KIND: u8> CellsLoad<KIND> {
         self.filter.as_ref().filter(|_| self.is_ready)
     }
 
-    /// The same, and the end of the load.
+    /// The same, and the end of the load: should the filter be lost, it begins anew with the first chunk.
     pub fn take_filter(&mut self) -> Option<Cells> {
-        if self.is_ready { self.filter.take() } else { None }
+        let filter = if self.is_ready { self.filter.take() } else { return None };
+        *self = Self::of(self.layout.clone());
+        filter
     }
 }
 

@@ -9,9 +9,6 @@ use crate::filters::bits::AllocError;
 use crate::filters::counting::packed::{create, full_len, pack, payload_len};
 use crate::filters::counting::{CountingBloom, CountingMut, CountingRef, Refused, Settings, Shape};
 
-/// Items that are given to a filter together.
-const GROUP: usize = 64;
-
 /// An empty filter, as an entry; the shape is that of the settings.
 ///
 /// # Errors
@@ -69,32 +66,6 @@ pub fn insert<E: From<Refused> + From<AllocError>>(entry: &mut Entry, hash: u64)
         match filter_of(entry).insert(hash) {
             Err(Refused::NeedsRoom { payload_len }) => give_room(entry, payload_len)?,
             answer => return Ok(answer?),
-        }
-    }
-}
-
-/// Count items in their order; `tell` hears of each in turn, as [`insert`] would answer.
-///
-/// # Panics
-/// If the entry holds no counting filter.
-pub fn insert_many<E: From<Refused> + From<AllocError>>(
-    entry: &mut Entry,
-    hashes: &[u64],
-    mut tell: impl FnMut(usize, Result<bool, E>),
-) {
-    let mut done = 0;
-    let mut answers = [Ok(false); GROUP];
-    while done < hashes.len() {
-        let group = &hashes[done..hashes.len().min(done + GROUP)];
-        let answers = &mut answers[..group.len()];
-        let counted = filter_of(entry).insert_many(group, answers);
-        let told = answers.iter().take(counted);
-        told.zip(done..).for_each(|(answer, i)| tell(i, answer.map_err(E::from)));
-        done += counted;
-        if counted < group.len() {
-            // This one needs room; how much is told again.
-            tell(done, insert(entry, hashes[done]));
-            done += 1;
         }
     }
 }

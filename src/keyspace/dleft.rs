@@ -8,9 +8,6 @@ use crate::filters::bits::{AllocError, BitArray};
 use crate::filters::dleft::packed::{create, pack, packed_len, payload_len};
 use crate::filters::dleft::{CreateError, Dleft, DleftMut, DleftRef, Inserted, Refused, Settings};
 
-/// Items that are given to a filter together.
-const GROUP: usize = 64;
-
 /// An empty filter, as an entry.
 ///
 /// # Errors
@@ -76,32 +73,6 @@ pub fn insert_within<E: From<Refused> + From<AllocError>>(
 /// If the entry holds no d-left filter.
 pub fn insert(entry: &mut Entry, hash: u64) -> Result<Inserted, Refused> {
     insert_within(entry, hash, |_, _| Ok(()))
-}
-
-/// Count items in their order; `tell` hears of each in turn, as [`insert_within`] would answer.
-///
-/// # Panics
-/// If the entry holds no d-left filter.
-pub fn insert_many<E: From<Refused> + From<AllocError>>(
-    entry: &mut Entry,
-    hashes: &[u64],
-    mut may_have: impl FnMut(u64, u64) -> Result<(), E>,
-    mut tell: impl FnMut(usize, Result<Inserted, E>),
-) {
-    let mut done = 0;
-    let mut answers = [Ok(Inserted::New); GROUP];
-    while done < hashes.len() {
-        let group = &hashes[done..hashes.len().min(done + GROUP)];
-        let answers = &mut answers[..group.len()];
-        let counted = filter_of(entry).insert_many(group, answers);
-        let told = answers.iter().take(counted);
-        told.zip(done..).for_each(|(answer, i)| tell(i, answer.map_err(E::from)));
-        done += counted;
-        if counted < group.len() {
-            tell(done, insert_within(entry, hashes[done], &mut may_have));
-            done += 1;
-        }
-    }
 }
 
 /// Take one item out: whether it was there.

@@ -521,7 +521,8 @@ pub fn decode(bytes: &[u8]) -> Result<(Record<'_>, &[u8]), Malformed> {
         k if k == Kind::RingLinks as u8 => Effect::RingLinks { links: fields.links()?, now: fields.number()? },
         k if k == Kind::CountingCreated as u8 => {
             let (settings, shape) = fields.counting()?;
-            Effect::CountingCreated { settings, shape, version: fields.u64()?, life: fields.life()? }
+            let version = Some(fields.u64()?).filter(|version| *version <= counting::MOST_FIGURE).ok_or(Malformed)?;
+            Effect::CountingCreated { settings, shape, version, life: fields.life()? }
         }
         k if k == Kind::CountingHeader as u8 => {
             Effect::CountingHeader { cursor: fields.u64()?, header: fields.bytes()? }
@@ -746,7 +747,12 @@ mod tests {
             Effect::RingHeader { cursor: u64::MAX, header: b"header" },
             Effect::RingRotated,
             Effect::RingCleared,
-            Effect::CountingCreated { settings: counting, shape: counting_shape, version: u64::MAX, life: Some(7) },
+            Effect::CountingCreated {
+                settings: counting,
+                shape: counting_shape,
+                version: counting::MOST_FIGURE,
+                life: Some(7),
+            },
             Effect::CountingCreated {
                 settings: counting::Settings { strict: true, key: Some([7; 16]), ..counting },
                 shape: counting_shape,

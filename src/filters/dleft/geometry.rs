@@ -93,7 +93,9 @@ impl Geometry {
     /// A further set for `capacity` items, whose range is at least that of this one.
     #[must_use]
     pub fn further(&self, capacity: u64) -> Option<Self> {
-        let buckets = buckets_for(self.subtables, self.cells, capacity)?;
+        // A fingerprint has so many bits at most; the rest of the range comes from buckets.
+        let least = self.range().div_ceil(1 << MOST_FINGERPRINT_BITS);
+        let buckets = buckets_for(self.subtables, self.cells, capacity)?.max(least);
         let further = Self { buckets, fingerprint_bits: 1, ..*self }.with_range(self.range() as f64, MOST_FURTHER_BITS);
         (further.bits() < u128::from(MOST_WORDS) * 64 && further.range() >= self.range()).then_some(further)
     }

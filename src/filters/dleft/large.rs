@@ -249,7 +249,7 @@ impl Dleft {
 
     #[inline(always)]
     pub(super) fn locate(&self, f: u64) -> Option<Located> {
-        // The newest set is the largest.
+        // The newest set is mostly the largest.
         self.sets.iter().enumerate().rev().find_map(|(set, table)| {
             let mut probe = table.table().probe(f);
             let found = table.table().search(&mut probe)?;
@@ -420,9 +420,10 @@ impl Dleft {
     /// Items of the set that comes next; none if the filter does not grow any further.
     fn next_capacity(&self) -> Option<u64> {
         let growth = self.settings.growth?;
-        let held: u64 = self.sets.iter().map(|set| set.capacity).sum();
-        let newest = self.sets.last().map_or(0, |set| set.capacity);
-        let next = newest.saturating_mul(growth.factor.into()).min(growth.final_capacity.saturating_sub(held));
+        let capacities = self.sets.iter().map(|set| set.capacity);
+        let (held, largest) = capacities.fold((0_u64, 0), |(held, most), own| (held + own, most.max(own)));
+        // The newest may have got what was left, and stay when those before it are given back.
+        let next = largest.saturating_mul(growth.factor.into()).min(growth.final_capacity.saturating_sub(held));
         (next > 0 && self.sets.len() < MOST_SETS).then_some(next)
     }
 

@@ -402,3 +402,52 @@ fn a_former_state_is_read_while_changes_go_on() {
         assert!(form.get().is_sound());
     }
 }
+
+/// The last set gets what is left of the final capacity. When larger ones were given back, the next is as large as those were.
+#[test]
+fn what_was_given_back_comes_again_as_large() {
+    let growth = Some(Growth { factor: 1, final_capacity: 20_001 });
+    let settings = Settings { growth, ..settings(10_000, 0.01) };
+    let mut filter = Dleft::new(settings, 3).unwrap();
+    let add = |filter: &mut Dleft, item: u64| loop {
+        match filter.insert(mix64(item)) {
+            Err(Refused::NeedsGrowth) => filter.grow().unwrap(),
+            answer => break answer.is_ok(),
+        }
+    };
+    let mut held: Vec<u64> = (0..25_000).filter(|item| add(&mut filter, *item)).collect();
+    assert!(held.len() >= 20_001);
+    let capacities = |filter: &Dleft| filter.sets().map(|set| set.capacity).collect::<Vec<_>>();
+    assert_eq!(capacities(&filter), [10_000, 10_000, 1]);
+    // Until the second set is empty.
+    for item in std::mem::take(&mut held) {
+        if capacities(&filter).len() == 3
+            && filter.locate(fingerprint(mix64(item), filter.range)).map(|at| at.set) == Some(1)
+        {
+            assert!(filter.remove(mix64(item)).unwrap());
+        } else {
+            held.push(item);
+        }
+    }
+    assert_eq!(capacities(&filter), [10_000, 1]);
+    held.extend((100_000..125_000).filter(|item| add(&mut filter, *item)));
+    assert_eq!(capacities(&filter), [10_000, 1, 10_000]);
+    assert!(held.len() >= 20_001 && held.iter().all(|item| filter.contains(mix64(*item))));
+}
+
+/// Small sets of filters of the strictest rates have the range of the first one.
+#[test]
+fn further_sets_of_any_size_reach_the_range_of_the_first() {
+    let mut random = fastrand::Rng::with_seed(77);
+    for error in [1e-15, 1e-12, 1e-3, 0.5, 0.99] {
+        for _ in 0..2_000 {
+            let (subtables, cells) = (random.u32(2..=8), random.u32(4..=16));
+            let capacity = 1 << random.u32(0..40);
+            let Some(first) = Geometry::sized(subtables, cells, 2, capacity, error) else { continue };
+            for more in [1, 2, random.u64(1..1 << 20), capacity] {
+                let further = first.further(more).unwrap();
+                assert!(further.range() >= first.range() && further.buckets >= 1, "{first:?} and {more}");
+            }
+        }
+    }
+}
