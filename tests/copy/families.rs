@@ -124,6 +124,16 @@ fn filters_of_all_families_go_between_two_seendb() {
     assert_equal(&before, &everything(&mut source));
 }
 
+/// Where words may be no longer than a chunk, everything larger goes in pieces.
+#[test]
+fn a_target_of_short_words_gets_chunks() {
+    let (from, to) = (Server::start(), Server::with(&["--proto-max-bulk-len", "1mb"]));
+    let mut source = from.client();
+    make_large(&mut source);
+    copy_all(&url(from.port()), &url(to.port()), &[]);
+    assert_equal(&everything(&mut source), &everything(&mut to.client()));
+}
+
 #[test]
 fn families_and_patterns_choose() {
     let (from, to) = (Server::start(), Server::start());

@@ -22,7 +22,7 @@ use crate::tools::families::Family;
 /// A filter that changes its shape more often during its copy is left.
 const TRIES: usize = 5;
 /// What is left of a copy that was interrupted ends after so many milliseconds.
-pub const LEFTOVER_MS: &str = "3600000";
+const LEFTOVER_MS: &str = "3600000";
 /// Bits of a Bloom filter that the target is given at most at once; `BF.SCANDUMP` gives no more.
 const PIECE_BYTES: u64 = 16 << 20;
 /// What the source says if it sees that the shape is another.
@@ -135,7 +135,7 @@ impl Copier {
 
     /// Runs requests that make or fill the temporary key, and lets it live on.
     fn load_all(&mut self, temporary: &Bytes, mut requests: Vec<Request>) -> Result<(), Broken> {
-        requests.push(Request::of("PEXPIRE", temporary, [Bytes::from_static(LEFTOVER_MS.as_bytes())]));
+        requests.push(live_on(temporary));
         for reply in self.target.run(&requests)? {
             if let Some(outcome) = refusal(reply)? {
                 return Err(Broken::Over(outcome));
@@ -160,8 +160,13 @@ impl Copier {
     }
 }
 
+/// The request that lets a temporary key live on.
+pub fn live_on(temporary: &Bytes) -> Request {
+    Request::of("PEXPIRE", temporary, [Bytes::from_static(LEFTOVER_MS.as_bytes())])
+}
+
 /// The request that loads a piece.
-fn load(family: Family, temporary: &Bytes, cursor: i64, data: Bytes) -> Request {
+pub fn load(family: Family, temporary: &Bytes, cursor: i64, data: Bytes) -> Request {
     Request::of(family.row().load_chunk, temporary, [Bytes::from(cursor.to_string()), data])
 }
 

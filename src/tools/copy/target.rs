@@ -126,6 +126,11 @@ impl Target {
         self.families.contains(&family)
     }
 
+    /// Why it has no filters of this family, if it has none.
+    pub fn lacks(&self, family: Family) -> Option<String> {
+        (!self.takes(family)).then(|| format!("the target has no {}", family.row().name))
+    }
+
     /// Longest word of a request that it takes.
     pub fn word_bytes(&self) -> u64 {
         self.word_bytes
