@@ -194,16 +194,17 @@ fn profiles_of_rings_go_along() {
         "dual: DUAL THRESHOLD 0.75 CAPACITY 1000",
         "strict: LINKS 3 LINKERROR",
         "keyed: KEYED",
+        "seed: SEED 000102030405060708090a0b0c0d0e0f",
     ] {
         assert_eq!(source.cmd(&format!("CHAIN.PROFILE SET {profile}")), "OK");
     }
     assert_eq!(source.call(&["CHAIN.PROFILE", "SET", "", "CAPACITY", "9"]), "OK");
     let text = copy_all(&url(from.port()), &url(to.port()), &[]);
-    assert!(text.contains("profiles of rings copied: 6\n"), "{text}");
-    assert!(text.contains("profiles with a key, copied as KEYED; a SEED is not told, set it again: 1\n"), "{text}");
+    assert!(text.contains("profiles of rings copied: 7\n"), "{text}");
+    assert!(text.contains("profiles with a key, copied as KEYED; a SEED is not told, set it again: 2\n"), "{text}");
     assert_eq!(source.cmd("CHAIN.PROFILE LIST"), target.cmd("CHAIN.PROFILE LIST"));
     let text = copy_all(&url(from.port()), &url(to.port()), &[]);
-    assert!(text.contains("profiles of rings that are the same at the target: 6\n"), "{text}");
+    assert!(text.contains("profiles of rings that are the same at the target: 7\n"), "{text}");
     target.cmd("CHAIN.PROFILE SET read: CAPACITY 8");
     let text = copy_fails(&url(from.port()), &url(to.port()), &[]);
     assert!(text.contains("failed: 1\n  \"profile read:\": exists at the target; --replace would"), "{text}");

@@ -16,8 +16,8 @@ Move filters between live servers, with their lives.
 
 Either end may be SeenDB or a Redis with RedisBloom. What arrives is equal to the bit: settings, sub-filters,
 counts, and the moment at which the key ends. The source is only read. Between two SeenDB filters of all
-families are moved, and the profiles of rings. A Redis takes Bloom filters alone: the others are named and make
-the exit status 1. Keys of other types stay where they are and are counted.";
+families are moved, and the profiles of rings. A Redis takes Bloom filters alone: the others are named and
+make the exit status 1. Keys of other types stay where they are and are counted.";
 
 const AFTER_HELP: &str = "\
 How it works:
