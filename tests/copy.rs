@@ -7,6 +7,7 @@
 //! | `writers` | sources that change meanwhile |
 //! | `cluster` | a cluster as the target |
 //! | `others` | valkey-bloom, payloads of later versions, and servers that refuse |
+//! | `families` | rings, counting filters and d-left filters |
 //! | `fake` | servers of canned replies, and one that stands between |
 //!
 //! `SEENDB_COPY_FILTERS`: how many random filters go there and back (default 300).
@@ -17,6 +18,8 @@
 mod cluster;
 #[path = "copy/fake.rs"]
 mod fake;
+#[path = "copy/families.rs"]
+mod families;
 #[path = "copy/filters.rs"]
 mod filters;
 #[path = "copy/interrupted.rs"]

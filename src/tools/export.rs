@@ -12,15 +12,15 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use clap::{Parser, ValueEnum};
+use clap::Parser;
 
 use super::address::Address;
 use super::client::Client;
+use super::families::Family;
 use super::keys::for_each_key;
 use super::meter::{amount, count, watch};
 use super::pinned::pin;
 use crate::keyspace::Keyspace;
-use crate::keyspace::entry::Kind;
 use crate::persist::files::{Files as _, RealFiles};
 use crate::persist::log::manifest;
 use crate::persist::recovery::{LoadProgress, Recovery, Source};
@@ -41,33 +41,6 @@ it is, or else its dump.rdb.
 
 Exit status: 0 if the file is written, 1 otherwise, 2 if the words are not understood.
 ";
-
-/// A kind of filters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Family {
-    /// Bloom filters, which Redis with RedisBloom loads.
-    Bf,
-    /// Counting Bloom filters, which only SeenDB loads.
-    Cbf,
-    /// D-left counting filters, which only SeenDB loads.
-    Dlcbf,
-    /// Rings and their profiles, which only SeenDB loads.
-    Chain,
-}
-
-impl Family {
-    /// That of a value.
-    fn of(kind: Kind) -> Option<Self> {
-        match kind {
-            Kind::Bloom => Some(Self::Bf),
-            Kind::Counting => Some(Self::Cbf),
-            Kind::Dleft => Some(Self::Dlcbf),
-            Kind::Ring => Some(Self::Chain),
-            #[cfg(test)]
-            Kind::Opaque => None,
-        }
-    }
-}
 
 /// `seendb export`.
 #[derive(Debug, Parser)]

@@ -3,9 +3,14 @@
 use bytes::Bytes;
 
 use crate::codec::bloom::{self, CHUNK_BYTES, Header};
+use crate::codec::cells_dump::CellsDump;
+use crate::codec::cells_value::CellsRef;
+use crate::codec::chunks::{Chunk, DumpError};
 use crate::codec::payload;
+use crate::codec::ring_dump::RingDump;
 use crate::filters::BloomRef;
 use crate::filters::bits::AllocError;
+use crate::filters::ring::Ring;
 use crate::keyspace::copies::cells_of;
 use crate::keyspace::entry::{EntryRef, ValueRef};
 use crate::keyspace::{DATABASES, Keyspace, SHARDS};
@@ -96,4 +101,45 @@ pub fn pieces<E>(
         take(iterator, data)?;
     }
     Ok(())
+}
+
+/// A large filter of another family than Bloom's, for LOADCHUNK of its family.
+pub enum Large<'e> {
+    /// A ring.
+    Ring(Ring),
+    /// A counting filter, or a d-left one.
+    Cells(CellsRef<'e>),
+}
+
+impl<'e> Large<'e> {
+    /// What an entry holds, if that is one of more than so many bytes.
+    ///
+    /// # Errors
+    /// [`AllocError`].
+    pub fn of(entry: EntryRef<'e>, whole_bytes: u64) -> Result<Option<Large<'e>>, AllocError> {
+        let large = match entry.value() {
+            ValueRef::Ring(ring) => Some(Large::Ring(ring.to_ring()?)),
+            value => cells_of(&value).map(Large::Cells),
+        };
+        Ok(large.filter(|large| large.bytes() > whole_bytes))
+    }
+
+    /// Bytes of what it holds.
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Large::Ring(ring) => ring.parts.iter().map(|part| part.shape.bytes()).sum(),
+            Large::Cells(cells) => cells.head().bytes(),
+        }
+    }
+
+    /// The chunk at this cursor, as SCANDUMP gives it.
+    ///
+    /// # Errors
+    /// [`DumpError`].
+    pub fn chunk(&self, cursor: u64) -> Result<Chunk, DumpError> {
+        match self {
+            Large::Ring(ring) => RingDump::chunk(ring, cursor),
+            Large::Cells(cells) => CellsDump::chunk(*cells, cursor),
+        }
+    }
 }

@@ -10,6 +10,7 @@
 //! | [`export`] | writes a snapshot that RedisBloom loads |
 //! | [`client`] | a small blocking client |
 //! | [`address`] | `redis://user:password@host:port/db` |
+//! | [`families`] | the families of filters: their types and commands |
 //! | [`keys`] | all keys of a keyspace |
 //! | [`pinned`] | the files of a log, held open |
 //! | [`meter`] | how far long work is |
@@ -27,6 +28,7 @@ pub mod check;
 pub mod client;
 pub mod copy;
 pub mod export;
+pub mod families;
 pub mod import;
 pub mod ingest;
 pub mod json;
@@ -47,7 +49,7 @@ struct Tool {
 }
 
 const TOOLS: [Tool; 6] = [
-    Tool { name: "copy", about: "Move Bloom filters between live servers, with their lives", run: copy::run },
+    Tool { name: "copy", about: "Move filters between live servers, with their lives", run: copy::run },
     Tool { name: "check", about: "Say what snapshots and logs hold and what is damaged; repair logs", run: check::run },
     Tool { name: "log", about: "Print an append-only log as commands", run: log::run },
     Tool { name: "import", about: "Take filters out of a snapshot of Redis, Valkey or SeenDB", run: import::run },

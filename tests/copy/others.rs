@@ -114,6 +114,7 @@ fn payloads_of_later_versions_reach_an_older_redis() {
             }
             match words[0].as_slice() {
                 b"BF.SCANDUMP" => b"-ERR not found\r\n".to_vec(),
+                b"CHAIN.SCANDUMP" | b"CBF.SCANDUMP" | b"DLCBF.SCANDUMP" => b"-ERR unknown command\r\n".to_vec(),
                 b"PEXPIRETIME" => b":-1\r\n".to_vec(),
                 b"BF.INFO" => array(&[bulk(b"Size"), b":300\r\n".to_vec()]),
                 b"DUMP" => bulk(&later),
@@ -185,7 +186,9 @@ fn the_tool_is_known_to_the_help() {
     let output = copy("--help", "", &[]);
     let text = printed(&output);
     assert!(output.status.success() && text.contains("Usage: seendb copy [OPTIONS] <FROM> <TO>"), "{text}");
-    for word in ["--match", "--resume", "--replace", "--cluster", "--empty", "--progress", "--pieces-from"] {
+    for word in
+        ["--match", "--families", "--resume", "--replace", "--cluster", "--empty", "--progress", "--pieces-from"]
+    {
         assert!(text.contains(word), "{word}");
         assert!(include_str!("../../docs/migration.md").contains(&format!("| `{word}")), "{word} is not in the manual");
     }

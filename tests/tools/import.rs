@@ -131,6 +131,32 @@ fn rings_and_profiles_come_too() {
     // Redis has none.
     let said = run_to(1, &["import", text(&dump), "--into", &url(&Server::peer())]);
     assert!(said.contains("filters sent: 1 (") && said.contains("failed: 3\n"), "{said}");
+    assert!(said.contains("\"profile read:\": the target has no CHAIN\n"), "{said}");
+}
+
+/// What is longer than half a word that the server takes goes in chunks, of every family.
+#[test]
+fn large_filters_of_all_families_go_in_chunks() {
+    let (from, to) = (Server::start(), Server::with(&["--proto-max-bulk-len", "1mb"]));
+    let mut client = from.client();
+    let families = [("CHAIN", "LINKS 2", 8_000_000), ("CBF", "", 1_000_000), ("DLCBF", "OVERFLOW SPILL", 1_000_000)];
+    let items: Vec<_> = (0..20_000).map(|item| format!("item{item}")).collect();
+    for (family, options, capacity) in families {
+        assert_eq!(client.cmd(&format!("{family}.RESERVE {family} 0.001 {capacity} {options}")), "OK");
+        client.call(&[&[format!("{family}.MADD"), family.to_owned()][..], &items].concat());
+        assert_eq!(client.cmd(&format!("PEXPIREAT {family} 4000000000123")), 1);
+    }
+    let (dump, mut target) = (saved(&from), to.client());
+    target.cmd("BF.ADD CBF other");
+    let said = run_to(1, &["import", text(&dump), "--into", &url(&to)]);
+    assert!(said.contains("filters sent: 2 (2 with a life)") && said.contains("\"CBF\": exists there;"), "{said}");
+    run_to(0, &["import", text(&dump), "--into", &url(&to), "--replace"]);
+    assert_eq!(target.cmd("DBSIZE"), 3);
+    for (family, ..) in families {
+        let dumps = [&mut client, &mut target].map(|client| client.cmd(&format!("DUMP {family}")).bulk().to_vec());
+        assert!(dumps[0].len() > 1 << 20 && dumps[0] == dumps[1], "{family}");
+        assert_eq!(target.cmd(&format!("PEXPIRETIME {family}")), 4_000_000_000_123);
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! From key to key.
 //!
-//! SCAN gives names; of each group of them the sizes are asked, and those that are not large go on together: `DUMP` and the
+//! One family goes after the other. SCAN gives names; of each group of them the sizes are asked, and those that are not large go on together: `DUMP` and the
 //! moment of their end from the source in one pipeline, `RESTORE` to the target in another. What the target does not take in
 //! this way is tried by `pieces`.
 
@@ -18,12 +18,13 @@ use super::stop::{End, Stop, concerns_all};
 use super::target::{Request, Target};
 use crate::codec::payload;
 use crate::tools::client::Reply;
+use crate::tools::families::Family;
 
 /// Keys on their way at once.
 const GROUP_KEYS: usize = 100;
 /// Bytes on their way at once, unless a single filter has more.
 const GROUP_BYTES: u64 = 32 << 20;
-/// A payload is longer by less than this than the size that `BF.INFO` says.
+/// A payload is longer by less than this than the size that `INFO` of its family says.
 const FIELDS_BYTES: u64 = 4096;
 /// RDB version that every server takes which has modules at all (Redis 4.0); the value is the same in all.
 const OLD_VERSION: u16 = 8;
@@ -73,32 +74,48 @@ impl Copier {
             None => Default::default(),
         };
         let progress = Progress::new(options.progress, source.keys()?);
-        let tally = Tally { empty: options.empty, ..Tally::default() };
+        let tally = Tally { empty: options.empty, chosen: !options.families.is_empty(), ..Tally::default() };
         let (seen, Past { done, begun }) = (Names::new(), past);
         Ok(Copier { options, source, target, journal, seen, done, begun, lower_version: false, stop, tally, progress })
     }
 
     /// Copies everything.
     pub fn run(&mut self) -> Result<(), Stop> {
-        let mut cursor = Bytes::from_static(b"0");
-        loop {
-            let (next, mut names) = self.source.scan(&cursor, self.options.pattern.as_deref())?;
-            names.retain(|name| self.seen.insert(name));
-            for group in names.chunks(GROUP_KEYS) {
-                self.check_stop()?;
-                let group = self.without_finished(group)?;
-                self.copy_group(&group)?;
-                self.progress.tell(&self.tally, 0);
-            }
-            if *next == *b"0" {
-                break;
-            }
-            cursor = next;
+        let wanted = |family: &Family| self.options.families.is_empty() || self.options.families.contains(family);
+        let families: Vec<_> = self.source.families().iter().copied().filter(wanted).collect();
+        if families.contains(&Family::Chain) {
+            self.copy_profiles()?;
+        }
+        for family in families {
+            self.copy_family(family)?;
         }
         if self.options.pattern.is_none() {
             self.tally.others = Some(self.source.keys()?.saturating_sub(self.seen.count() as u64));
         }
         Ok(())
+    }
+
+    /// Copies all filters of a family; names them if the target cannot have them.
+    fn copy_family(&mut self, family: Family) -> Result<(), Stop> {
+        let mut cursor = Bytes::from_static(b"0");
+        loop {
+            let (next, mut names) = self.source.scan(family, &cursor, self.options.pattern.as_deref())?;
+            names.retain(|name| self.seen.insert(name));
+            for group in names.chunks(GROUP_KEYS) {
+                self.check_stop()?;
+                if self.target.takes(family) {
+                    let group = self.without_finished(group)?;
+                    self.copy_group(family, &group)?;
+                } else {
+                    group.iter().for_each(|key| self.tally.leave(family, key));
+                }
+                self.progress.tell(&self.tally, 0);
+            }
+            if *next == *b"0" {
+                return Ok(());
+            }
+            cursor = next;
+        }
     }
 
     /// An error once somebody wants the copy to end.
@@ -125,20 +142,20 @@ impl Copier {
         Ok(left)
     }
 
-    fn copy_group(&mut self, keys: &[Bytes]) -> Result<(), Stop> {
+    fn copy_group(&mut self, family: Family, keys: &[Bytes]) -> Result<(), Stop> {
         if self.source.kind() == Kind::Valkey {
             return self.make_empty(keys);
         }
         let (mut group, mut bytes) = (Vec::new(), 0);
         let large = self.options.pieces_from.min(self.target.word_bytes().saturating_sub(FIELDS_BYTES));
-        for (key, size) in keys.iter().zip(self.source.sizes(keys)?) {
+        for (key, size) in keys.iter().zip(self.source.sizes(family, keys)?) {
             match size {
                 Found::Gone => self.tally.add(key, Outcome::Gone),
                 Found::Refused(text) => self.tally.add(key, Outcome::Refused(text)),
-                Found::Here(size) if size > large => self.copy_alone(key)?,
+                Found::Here(size) if size > large => self.copy_alone(family, key)?,
                 Found::Here(size) => {
                     if bytes + size > GROUP_BYTES {
-                        self.copy_small(&take(&mut group))?;
+                        self.copy_small(family, &take(&mut group))?;
                         bytes = 0;
                     }
                     bytes += size;
@@ -146,19 +163,19 @@ impl Copier {
                 }
             }
         }
-        self.copy_small(&group)
+        self.copy_small(family, &group)
     }
 
     /// A key that goes in pieces.
-    fn copy_alone(&mut self, key: &Bytes) -> Result<(), Stop> {
+    fn copy_alone(&mut self, family: Family, key: &Bytes) -> Result<(), Stop> {
         for key in self.begin(std::slice::from_ref(key))? {
-            let outcome = self.copy_pieces(&key)?;
+            let outcome = self.copy_pieces(family, &key)?;
             self.finish(vec![(key, outcome)])?;
         }
         Ok(())
     }
 
-    fn copy_small(&mut self, keys: &[Bytes]) -> Result<(), Stop> {
+    fn copy_small(&mut self, family: Family, keys: &[Bytes]) -> Result<(), Stop> {
         let keys = self.begin(keys)?;
         let mut finished = Vec::with_capacity(keys.len());
         let mut parcels = Vec::with_capacity(keys.len());
@@ -176,7 +193,7 @@ impl Copier {
         }
         self.finish(finished)?;
         for parcel in left {
-            let outcome = self.copy_pieces(&parcel.key)?;
+            let outcome = self.copy_pieces(family, &parcel.key)?;
             self.finish(vec![(parcel.key, outcome)])?;
         }
         Ok(())

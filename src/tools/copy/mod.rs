@@ -1,11 +1,13 @@
-//! `seendb copy FROM TO`: Bloom filters from one live server to another, SeenDB or Redis with RedisBloom at either end.
+//! `seendb copy FROM TO`: filters from one live server to another, SeenDB or Redis with RedisBloom at either end. Redis takes and
+//! gives Bloom filters; SeenDB those of all [families](super::families).
 //!
 //! | module | holds |
 //! | --- | --- |
 //! | `options` | the command line and its help |
 //! | `source`, `target` | the two ends; the target may be a cluster |
 //! | `copier` | from key to key: `DUMP` and `RESTORE`, a hundred at a time |
-//! | `pieces` | large filters, by `BF.SCANDUMP` and `BF.LOADCHUNK` under another name |
+//! | `pieces` | large filters, by `SCANDUMP` and `LOADCHUNK` of their family under another name |
+//! | `profiles` | what rings get that are made later |
 //! | `empty` | filters of valkey-bloom, of which only the settings can be had |
 //! | `journal` | the file of `--resume` |
 //! | `progress` | what came of the keys |
@@ -18,7 +20,8 @@ pub(super) mod copier;
 mod empty;
 pub(super) mod journal;
 mod options;
-mod pieces;
+pub(super) mod pieces;
+pub(super) mod profiles;
 mod progress;
 pub(super) mod source;
 pub(super) mod stop;
@@ -71,7 +74,7 @@ fn copy(options: Options) -> Result<bool, Stop> {
     let summary = copier.tally.summary(copier.progress.took());
     // Who does not read it gets the exit status.
     let _ = std::io::stdout().write_all(summary.as_bytes());
-    ended.map(|()| copier.tally.failed == 0)
+    ended.map(|()| copier.tally.all_arrived())
 }
 
 /// Becomes true at the first SIGINT or SIGTERM; the second ends the program.

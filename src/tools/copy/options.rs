@@ -6,23 +6,31 @@ use clap::Parser;
 
 use crate::config::parse_size;
 use crate::tools::address::Address;
+use crate::tools::families::Family;
 
 /// Filters that take more bytes than this are moved in pieces.
 const LARGE_BYTES: &str = "64mb";
 
 const LONG_ABOUT: &str = "\
-Move Bloom filters between live servers, with their lives.
+Move filters between live servers, with their lives.
 
 Either end may be SeenDB or a Redis with RedisBloom. What arrives is equal to the bit: settings, sub-filters,
-counts, and the moment at which the key ends. The source is only read. Keys of other types stay where they
-are and are counted.";
+counts, and the moment at which the key ends. The source is only read. Between two SeenDB filters of all
+families are moved, and the profiles of rings. A Redis takes Bloom filters alone: the others are named and
+make the exit status 1. Keys of other types stay where they are and are counted.";
 
 const AFTER_HELP: &str = "\
 How it works:
   Keys are found by SCAN and moved by DUMP and RESTORE, a hundred at a time. Large filters, and those that
-  RESTORE refuses, go in pieces of 16 MB (BF.SCANDUMP, BF.LOADCHUNK) under a name that ends in
-  '.seendb-copy.N', and get their own name when they are whole. If the source grows a sub-filter meanwhile,
-  that key is begun again, up to five times.
+  RESTORE refuses, go in pieces (SCANDUMP and LOADCHUNK of their family) under a name that ends in
+  '.seendb-copy.N', and get their own name when they are whole. If the filter changes its shape meanwhile (a
+  sub-filter more, a turn of a ring, a decay), that key is begun again, up to five times.
+
+Profiles of rings (CHAIN.PROFILE):
+  belong to the server, not to a database. All go along, unless --match or --families leaves them out. With
+  '--match' they stay where they are and are counted. One that is at the target already, with other settings,
+  is left alone and listed as failed; --replace replaces it. The source does not tell a SEED: a profile with
+  one becomes one with KEYED, which is said.
 
 Keys that are at the target already:
   are left alone, listed as failed, and make the exit status 1. With --replace they are replaced.
@@ -48,7 +56,7 @@ Exit status: 0 if all filters arrived, 1 otherwise.
 #[derive(Debug, Parser)]
 #[command(
     name = "seendb copy",
-    about = "Move Bloom filters between live servers, with their lives",
+    about = "Move filters between live servers, with their lives",
     long_about = LONG_ABOUT,
     after_long_help = AFTER_HELP,
     override_usage = "seendb copy [OPTIONS] <FROM> <TO>"
@@ -65,6 +73,10 @@ pub struct Options {
     /// Move only keys whose names match this pattern, as SCAN understands it (user:*)
     #[arg(long = "match", value_name = "PATTERN")]
     pub pattern: Option<String>,
+
+    /// Move only these families of filters, with commas between them
+    #[arg(long, value_name = "FAMILIES", value_enum, value_delimiter = ',')]
+    pub families: Vec<Family>,
 
     /// Keep the names of finished keys in FILE, and go on from there if it exists
     #[arg(long, value_name = "FILE")]

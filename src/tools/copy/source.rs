@@ -5,11 +5,10 @@ use bytes::Bytes;
 use super::stop::{End, Stop, concerns_all, is_unknown_command};
 use crate::tools::address::Address;
 use crate::tools::client::{Client, Reply};
+use crate::tools::families::Family;
 
-/// `TYPE` of filters that can be moved.
-const BLOOM_TYPE: &[u8] = b"MBbloom--";
 /// `TYPE` of valkey-bloom's.
-const VALKEY_TYPE: &[u8] = b"bloomfltr";
+const VALKEY_TYPE: &str = "bloomfltr";
 /// Keys that the source looks at for one reply of SCAN: some milliseconds of its time.
 const SCAN_COUNT: &[u8] = b"1000";
 /// A name that nobody uses, to see which commands there are.
@@ -74,6 +73,7 @@ pub struct Settings {
 pub struct Source {
     client: Client,
     kind: Kind,
+    families: Vec<Family>,
     /// Redis before 7.0 knows what is left of a life, and not when it ends.
     tells_ends: bool,
 }
@@ -86,12 +86,18 @@ impl Source {
     /// [`Stop`].
     pub fn connect(address: &Address) -> Result<Source, Stop> {
         let client = Client::connect(address).map_err(|error| Stop::Client(End::Source, error))?;
-        let mut source = Source { client, kind: Kind::RedisBloom, tells_ends: true };
-        if !source.knows(&[b"BF.SCANDUMP", PROBE, b"0"])? {
+        let mut source = Source { client, kind: Kind::RedisBloom, families: Vec::new(), tells_ends: true };
+        for family in Family::ALL {
+            if source.knows(&[family.row().scan_dump.as_bytes(), PROBE, b"0"])? {
+                source.families.push(family);
+            }
+        }
+        if source.families.is_empty() {
             if !source.knows(&[b"BF.EXISTS", PROBE, b"item"])? {
                 return Err(Stop::NoFilters(End::Source));
             }
             source.kind = Kind::Valkey;
+            source.families.push(Family::Bf);
         }
         source.tells_ends = source.knows(&[b"PEXPIRETIME", PROBE])?;
         Ok(source)
@@ -100,6 +106,11 @@ impl Source {
     /// Whose filters they are.
     pub fn kind(&self) -> Kind {
         self.kind
+    }
+
+    /// Families of filters that it can have.
+    pub fn families(&self) -> &[Family] {
+        &self.families
     }
 
     fn knows(&mut self, words: &[&[u8]]) -> Result<bool, Stop> {
@@ -120,17 +131,17 @@ impl Source {
         Ok(reply.integer().and_then(|keys| u64::try_from(keys).ok()).unwrap_or(0))
     }
 
-    /// The names of some filters, and the cursor of the next ones: 0 at the end. A name may come twice.
+    /// The names of some filters of a family, and the cursor of the next ones: 0 at the end. A name may come twice.
     ///
     /// # Errors
     ///
     /// [`Stop`].
-    pub fn scan(&mut self, cursor: &Bytes, pattern: Option<&str>) -> Result<(Bytes, Vec<Bytes>), Stop> {
+    pub fn scan(&mut self, family: Family, cursor: &Bytes, pattern: Option<&str>) -> Result<(Bytes, Vec<Bytes>), Stop> {
         let kind = match self.kind {
-            Kind::RedisBloom => BLOOM_TYPE,
+            Kind::RedisBloom => family.row().kind,
             Kind::Valkey => VALKEY_TYPE,
         };
-        let mut words: Vec<&[u8]> = vec![b"SCAN", cursor, b"COUNT", SCAN_COUNT, b"TYPE", kind];
+        let mut words: Vec<&[u8]> = vec![b"SCAN", cursor, b"COUNT", SCAN_COUNT, b"TYPE", kind.as_bytes()];
         if let Some(pattern) = pattern {
             words.extend([&b"MATCH"[..], pattern.as_bytes()]);
         }
@@ -140,18 +151,19 @@ impl Source {
         }
     }
 
-    /// About how many bytes each of the filters takes.
+    /// About how many bytes each of the filters of a family takes.
     ///
     /// # Errors
     ///
     /// [`Stop`].
-    pub fn sizes(&mut self, keys: &[Bytes]) -> Result<Vec<Found<u64>>, Stop> {
+    pub fn sizes(&mut self, family: Family, keys: &[Bytes]) -> Result<Vec<Found<u64>>, Stop> {
+        let info = family.row().info;
         for key in keys {
-            self.client.push(&[b"BF.INFO", key]).map_err(lost)?;
+            self.client.push(&[info.as_bytes(), key]).map_err(lost)?;
         }
         self.client.flush().map_err(lost)?;
         keys.iter()
-            .map(|_| self.read_found(|reply| u64::try_from(reply.field("Size")?.integer()?).ok(), "BF.INFO"))
+            .map(|_| self.read_found(|reply| u64::try_from(reply.field("Size")?.integer()?).ok(), info))
             .collect()
     }
 
@@ -189,19 +201,36 @@ impl Source {
         self.read_life()
     }
 
-    /// What `BF.SCANDUMP` answers: the next iterator and the bytes.
+    /// What `SCANDUMP` of a family answers: a cursor, for the next call and for the load of what comes with it, and the bytes.
     ///
     /// # Errors
     ///
     /// [`Stop`].
-    pub fn chunk(&mut self, key: &[u8], iter: i64) -> Result<Found<(i64, Bytes)>, Stop> {
-        self.client.push(&[b"BF.SCANDUMP", key, iter.to_string().as_bytes()]).map_err(lost)?;
+    pub fn piece(&mut self, family: Family, key: &[u8], cursor: i64) -> Result<Found<(i64, Bytes)>, Stop> {
+        let scan_dump = family.row().scan_dump;
+        self.client.push(&[scan_dump.as_bytes(), key, cursor.to_string().as_bytes()]).map_err(lost)?;
         self.client.flush().map_err(lost)?;
         let pair = |reply: &Reply| match reply.array()? {
             [next, data] => Some((next.integer()?, data.bytes().cloned().unwrap_or_default())),
             _ => None,
         };
-        self.read_found(pair, "BF.SCANDUMP")
+        self.read_found(pair, scan_dump)
+    }
+
+    /// The profiles of rings: of each its prefix and its settings.
+    ///
+    /// # Errors
+    ///
+    /// [`Stop`].
+    pub fn profiles(&mut self) -> Result<Vec<(Bytes, Reply)>, Stop> {
+        const LIST: &str = "CHAIN.PROFILE LIST";
+        let reply = match self.client.call(&[b"CHAIN.PROFILE", b"LIST"]).map_err(lost)? {
+            Reply::Error(text) => return Err(refused(text)),
+            reply => reply,
+        };
+        let pairs = reply.array().ok_or(Stop::Reply(End::Source, LIST))?.chunks_exact(2);
+        let profiles = pairs.map(|pair| Some((pair[0].bytes()?.clone(), pair[1].clone())));
+        profiles.collect::<Option<_>>().ok_or(Stop::Reply(End::Source, LIST))
     }
 
     /// The settings of filters of valkey-bloom.
@@ -231,7 +260,7 @@ impl Source {
             Reply::Null => Ok(Found::Gone),
             Reply::Error(text) if is_gone(&text) => Ok(Found::Gone),
             Reply::Error(text) if concerns_all(&text) => Err(refused(text)),
-            Reply::Error(text) => Ok(Found::Refused(format!("{command} at the source: {text}"))),
+            Reply::Error(text) => Ok(Found::Refused(format!("{command} at the source: {text}{}", key_advice(&text)))),
             reply => parse(&reply).map(Found::Here).ok_or(Stop::Reply(End::Source, command)),
         }
     }
@@ -276,6 +305,14 @@ fn refused(text: String) -> Stop {
 /// What is said about keys that ended, were deleted, or hold something else since they were listed.
 fn is_gone(text: &str) -> bool {
     text == "ERR not found" || text.starts_with("WRONGTYPE")
+}
+
+/// What to do about an error that concerns one key.
+fn key_advice(text: &str) -> &'static str {
+    match text.starts_with("ERR filter is being loaded") {
+        true => "; load the rest of its dump there, or delete it",
+        false => "",
+    }
 }
 
 fn parse_scan(reply: &Reply) -> Option<(Bytes, Vec<Bytes>)> {

@@ -12,6 +12,7 @@ use super::source::{Life, PROBE};
 use super::stop::{End, Stop, concerns_all, is_unknown_command};
 use crate::tools::address::Address;
 use crate::tools::client::{Client, ClientError, Reply, key_slot};
+use crate::tools::families::Family;
 
 /// Slots of a cluster.
 const SLOTS: usize = 16_384;
@@ -81,6 +82,8 @@ pub struct Target {
     nodes: Vec<Node>,
     /// The node of each slot, if it is a cluster.
     slots: Option<Vec<usize>>,
+    /// Families of filters that it takes.
+    families: Vec<Family>,
     word_bytes: u64,
 }
 
@@ -92,7 +95,13 @@ impl Target {
     /// [`Stop`].
     pub fn connect(address: &Address, cluster: bool) -> Result<Target, Stop> {
         let mut client = Client::connect(address).map_err(lost)?;
-        if !knows(&mut client, &[b"BF.LOADCHUNK", PROBE])? {
+        let mut families = Vec::new();
+        for family in Family::ALL {
+            if knows(&mut client, &[family.row().load_chunk.as_bytes(), PROBE])? {
+                families.push(family);
+            }
+        }
+        if families.is_empty() {
             let valkey = knows(&mut client, &[b"BF.EXISTS", PROBE])?;
             return Err(if valkey { Stop::Valkey } else { Stop::NoFilters(End::Target) });
         }
@@ -100,7 +109,7 @@ impl Target {
         let info = client.call(&[b"INFO", b"cluster"]).map_err(lost)?;
         let told = info.bytes().is_some_and(|text| text.windows(17).any(|line| line == b"cluster_enabled:1"));
         let node = Node { address: address.clone(), client: Some(client) };
-        let mut target = Target { nodes: vec![node], slots: None, word_bytes };
+        let mut target = Target { nodes: vec![node], slots: None, families, word_bytes };
         if cluster || told {
             target.ask_slots()?;
         }
@@ -110,6 +119,16 @@ impl Target {
     /// Whether keys are on several nodes.
     pub fn is_cluster(&self) -> bool {
         self.slots.is_some()
+    }
+
+    /// Whether it has filters of this family.
+    pub fn takes(&self, family: Family) -> bool {
+        self.families.contains(&family)
+    }
+
+    /// Why it has no filters of this family, if it has none.
+    pub fn lacks(&self, family: Family) -> Option<String> {
+        (!self.takes(family)).then(|| format!("the target has no {}", family.row().name))
     }
 
     /// Longest word of a request that it takes.
@@ -284,7 +303,7 @@ mod tests {
 
     fn target(slots: Option<Vec<usize>>) -> Target {
         let node = Node { address: "redis://first:1".parse().unwrap(), client: None };
-        Target { nodes: vec![node], slots, word_bytes: DEFAULT_WORD_BYTES }
+        Target { nodes: vec![node], slots, families: vec![Family::Bf], word_bytes: DEFAULT_WORD_BYTES }
     }
 
     #[test]

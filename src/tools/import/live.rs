@@ -11,10 +11,13 @@ use crate::keyspace::{DATABASES, Keyspace};
 use crate::tools::address::Address;
 use crate::tools::client::Reply;
 use crate::tools::copy::copier::{Verdict, judge};
+use crate::tools::copy::pieces::{live_on, load};
+use crate::tools::copy::profiles::profile;
 use crate::tools::copy::source::Life;
 use crate::tools::copy::stop::{End, Stop};
 use crate::tools::copy::target::{Request, Target};
-use crate::tools::keys::{Form, WHOLE_BYTES, filter, for_each_key, form_of, pieces};
+use crate::tools::families::Family;
+use crate::tools::keys::{Form, Large, WHOLE_BYTES, filter, for_each_key, form_of, pieces};
 use crate::tools::log::profile_options;
 use crate::tools::meter::{amount, watch};
 use crate::tools::names::shown;
@@ -26,8 +29,6 @@ const BATCH_KEYS: usize = 100;
 const BATCH_BYTES: usize = 8 << 20;
 /// So many keys that did not arrive are named.
 const NAMED: usize = 10;
-/// What is left of a filter that did not become whole ends after so many milliseconds.
-const LEFTOVER_MS: &[u8] = b"3600000";
 
 /// Where the filters go.
 #[derive(Clone, Debug)]
@@ -141,19 +142,21 @@ impl Sender<'_> {
 
     /// What rings get that are made later.
     fn profiles(&mut self, keyspace: &Keyspace) -> Result<(), Stop> {
-        for (prefix, profile) in keyspace.profiles().all() {
+        for (prefix, settings) in keyspace.profiles().all() {
             let prefix = Bytes::copy_from_slice(&prefix);
             let name = [b"profile ", &prefix[..]].concat();
-            let about = |word: &'static str| ["CHAIN.PROFILE", word].map(|word| Bytes::from_static(word.as_bytes()));
-            let get = Request::new(&prefix, about("GET").into_iter().chain([prefix.clone()]));
+            if let Some(reason) = self.target()?.lacks(Family::Chain) {
+                self.tally.fail(&name, reason);
+                continue;
+            }
+            let get = profile("GET", &prefix, Vec::new());
             if !self.replace && self.target()?.call(get)?.array().is_some() {
                 self.tally.fail(&name, "exists there; --replace would replace it".to_owned());
                 continue;
             }
-            let options = profile_options(&profile);
+            let options = profile_options(&settings);
             let options = options.split_whitespace().map(|word| Bytes::copy_from_slice(word.as_bytes()));
-            let set = Request::new(&prefix, about("SET").into_iter().chain([prefix.clone()]).chain(options));
-            match judge(self.target()?.call(set)?) {
+            match judge(self.target()?.call(profile("SET", &prefix, options.collect()))?) {
                 Verdict::No(reason) => self.tally.fail(&name, reason),
                 Verdict::Never(text) => return Err(Stop::Refused { end: End::Target, text }),
                 _ => self.tally.profiles += 1,
@@ -173,7 +176,20 @@ impl Sender<'_> {
         self.connect(if self.into.one_db { self.into.address.db } else { db as u32 })?;
         let key = Bytes::copy_from_slice(entry.name());
         let life = entry.life().map_or(Life::Endless, |life| Life::Until(i64::try_from(life).unwrap_or(i64::MAX)));
+        let Some(family) = entry.kind().and_then(Family::of) else { return Ok(()) };
+        if let Some(reason) = self.target()?.lacks(family) {
+            self.tally.fail(&key, reason);
+            return Ok(());
+        }
         let most = WHOLE_BYTES.min(self.target()?.word_bytes() / 2);
+        match Large::of(entry, most) {
+            Err(error) => {
+                self.tally.fail(&key, error.to_string());
+                return Ok(());
+            }
+            Ok(Some(large)) => return self.in_chunks(family, &key, life, &large),
+            Ok(None) => {}
+        }
         match form_of(entry, most).transpose() {
             Err(error) => self.tally.fail(&key, error.to_string()),
             Ok(None) => {}
@@ -190,14 +206,37 @@ impl Sender<'_> {
                 let bytes = bloom.bit_bytes();
                 self.flush()?;
                 let temporary = self.target()?.temporary(&key);
-                self.load(&temporary, vec![Request::of("DEL", &temporary, []), chunk(&temporary, 1, header)])?;
+                self.load(&temporary, vec![Request::of("DEL", &temporary, []), load(family, &temporary, 1, header)])?;
                 pieces(bloom, most, |iterator, data| {
-                    self.load(&temporary, vec![chunk(&temporary, iterator, data.into())])
+                    self.load(&temporary, vec![load(family, &temporary, iterator, data.into())])
                 })?;
                 self.put_in_place(&key, &temporary, life, bytes)?;
             }
         }
         Ok(())
+    }
+
+    /// A large filter of another family than Bloom's.
+    fn in_chunks(&mut self, family: Family, key: &Bytes, life: Life, large: &Large<'_>) -> Result<(), Stop> {
+        self.flush()?;
+        let temporary = self.target()?.temporary(key);
+        let (mut cursor, mut requests) = (0, vec![Request::of("DEL", &temporary, [])]);
+        loop {
+            let chunk = match large.chunk(cursor) {
+                Ok(chunk) => chunk,
+                Err(error) => {
+                    self.target()?.call(Request::of("DEL", &temporary, []))?;
+                    self.tally.fail(key, error.to_string());
+                    return Ok(());
+                }
+            };
+            if chunk.cursor == 0 {
+                return self.put_in_place(key, &temporary, life, large.bytes());
+            }
+            cursor = chunk.cursor;
+            requests.push(load(family, &temporary, cursor as i64, chunk.data.into()));
+            self.load(&temporary, std::mem::take(&mut requests))?;
+        }
     }
 
     fn half_loaded<L: Load>(&mut self, name: &[u8], _half: &HalfLoaded<L>) -> Result<(), Stop> {
@@ -240,7 +279,7 @@ impl Sender<'_> {
 
     /// Makes or fills the temporary key, and lets it live on.
     fn load(&mut self, temporary: &Bytes, mut requests: Vec<Request>) -> Result<(), Stop> {
-        requests.push(Request::of("PEXPIRE", temporary, [Bytes::from_static(LEFTOVER_MS)]));
+        requests.push(live_on(temporary));
         let replies = self.target()?.run(&requests)?;
         match replies.iter().find_map(Reply::error) {
             Some(text) => Err(Stop::Refused { end: End::Target, text: text.to_owned() }),
@@ -260,10 +299,6 @@ impl Sender<'_> {
         self.tally.bytes += bytes;
         self.arrived(key, life != Life::Endless, reply)
     }
-}
-
-fn chunk(key: &Bytes, iterator: i64, data: Bytes) -> Request {
-    Request::of("BF.LOADCHUNK", key, [Bytes::from(iterator.to_string()), data])
 }
 
 #[cfg(test)]

@@ -39,7 +39,7 @@ dropped and counted.";
 const AFTER_HELP: &str = "\
 With --into every key keeps its database, unless the address names one (redis://host:port/3): then all keys
 go there. Keys and profiles that are there already are left alone, listed, and make the exit status 1; --replace
-replaces them. Large filters go in pieces, under a name that ends in '.seendb-copy.N' until they are whole.
+replaces them. Large filters of any family go in pieces, under a name that ends in '.seendb-copy.N' until they are whole.
 
 Exit status: 0 if all filters arrived, 1 otherwise, 2 if the words are not understood.
 ";
