@@ -117,7 +117,7 @@ fn a_torn_tail_is_not_given_back_with_the_room_behind_it() {
     assert!(open(&disk).is_err());
     disk.limit(None);
     assert_eq!((end().torn, disk.content(&path("seendb.manifest")).unwrap()), (found, manifest));
-    assert_eq!(disk.content(&path("segment-1.log")).unwrap(), torn[..64 + 72 + 72]);
+    assert!(disk.content(&path("segment-1.log")).unwrap() == torn[..64 + 72 + 72], "only zeros are gone");
     for keeps in [true, false] {
         let disk = disk.copy();
         let mut end = LogReader::open(shared(&disk), Path::new(FOLDER)).unwrap().unwrap().finish().unwrap();
@@ -126,7 +126,7 @@ fn a_torn_tail_is_not_given_back_with_the_room_behind_it() {
         writer.append(b"more").unwrap();
         writer.sync().unwrap();
         let left = disk.content(&path("segment-1.log")).unwrap();
-        assert_eq!(left, torn[..if keeps { 64 + 72 + 72 } else { 64 + 72 }]);
+        assert!(left == torn[..if keeps { 64 + 72 + 72 } else { 64 + 72 }], "{} bytes are left", left.len());
         assert_eq!(read(&disk), [&[1; 40][..], b"more"].concat());
     }
 }
