@@ -6,6 +6,8 @@
 mod damage;
 #[path = "log_files/faults.rs"]
 mod faults;
+#[path = "log_files/full_disk.rs"]
+mod full_disk;
 #[path = "log_files/model.rs"]
 mod model;
 #[path = "log_files/power_loss.rs"]

@@ -7,6 +7,7 @@
 //! | yes | a log that was not switched off, and a later snapshot that lacks some of it | nothing: the start is refused, since either has what the other lacks |
 //! | yes | a snapshot only | the snapshot, on which a new log is begun |
 //! | no | a snapshot | the snapshot; a log with later changes is named in a warning |
+//! | either | the log of a Redis, and none of ours | nothing: the start is refused, since that log is not read and may have more |
 //!
 //! Nothing is decided by what is loaded: while it is, no life ends, nothing is evicted, no limit applies.
 
@@ -155,6 +156,31 @@ fn move_aside(path: &Path, moment: u64) -> String {
     format!("mv {} {}", origin::shell_word(path), origin::shell_word(&other))
 }
 
+/// A file or folder in which a Redis keeps its own log, beside this snapshot or where our log would be. Nothing here reads it.
+#[must_use]
+pub fn log_of_redis(files: &dyn Files, snapshot: &Path, log: &Path) -> Option<PathBuf> {
+    let is_of_redis = |name: &PathBuf| name.to_string_lossy().contains(".aof");
+    if files.list(log).unwrap_or_default().iter().any(is_of_redis) {
+        return Some(log.to_owned());
+    }
+    let single = snapshot.with_file_name("appendonly.aof");
+    match files.open(&single) {
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => None,
+        // One that cannot be opened is one all the same.
+        Ok(_) | Err(_) => Some(single),
+    }
+}
+
+/// What to say of the [log of a Redis](log_of_redis), and how its data are got.
+#[must_use]
+pub fn of_redis(log: &Path) -> String {
+    format!(
+        "'{}' is the append-only log of a Redis, which is not read, and may have what a snapshot lacks: start that Redis on it \
+         once more and send it BGSAVE, then take its dump.rdb alone, or use 'seendb copy' between the two",
+        log.display()
+    )
+}
+
 fn in_file(path: &Path) -> impl Fn(&dyn Display) -> RecoveryError {
     move |reason| RecoveryError(format!("cannot load '{}': {reason}", path.display()))
 }
@@ -186,15 +212,8 @@ impl Recovery {
             if self.appendonly {
                 self.refuse_log_without_manifest()?;
             }
-            if let Some(log) = self.log_of_redis() {
-                let text = format!(
-                    "'{}' is the append-only log of a Redis, which is not read, and may have what a snapshot lacks: start that                      Redis on it once more and send it BGSAVE, then take its dump.rdb alone, or use 'seendb copy' between the two",
-                    log.display()
-                );
-                if self.appendonly {
-                    return Err(RecoveryError(format!("{text}; or move it away to begin without it")));
-                }
-                warnings.push(text);
+            if let Some(log) = log_of_redis(&*self.files, &self.snapshot, &self.log) {
+                return Err(RecoveryError(format!("{}; or move it away to begin without it", of_redis(&log))));
             }
             return self.load_snapshot(snapshot.as_ref(), keyspace, progress, warnings);
         };
@@ -365,16 +384,6 @@ impl Recovery {
             }
         }
         Ok(())
-    }
-
-    /// A file or folder in which a Redis keeps its own log.
-    fn log_of_redis(&self) -> Option<PathBuf> {
-        let is_of_redis = |name: &PathBuf| name.to_string_lossy().contains(".aof");
-        let single = self.snapshot.with_file_name("appendonly.aof");
-        match self.files.list(&self.log).unwrap_or_default().iter().any(is_of_redis) {
-            true => Some(self.log.clone()),
-            false => self.files.open(&single).ok().map(|_| single),
-        }
     }
 
     fn unreadable(&self, error: &LogError) -> RecoveryError {
@@ -581,18 +590,24 @@ impl Recovery {
         if let Some(damage) = damage {
             reader = self.repair(&damage, &mut warnings)?;
         }
-        let end = reader.finish().map_err(|error| self.unreadable(&error))?;
+        let mut end = reader.finish().map_err(|error| self.unreadable(&error))?;
         if let Some(torn) = &end.torn {
             if !self.load_truncated {
                 let text = format!("{torn}; 'aof-load-truncated yes' starts without it, and keeps it beside the log");
                 return Err(fail(&text));
             }
             let kept = match repair::keep_torn(&*self.files, &self.log, torn) {
-                Ok(Some(name)) => format!("kept as '{}'", self.log.join(name).display()),
-                Ok(None) => "there is nothing to keep".to_owned(),
-                Err(error) => format!("cannot be kept: {error}"),
+                Ok(Some(name)) => format!("cut off, and kept as '{}'", self.log.join(name).display()),
+                Ok(None) => "cut off, and there is nothing to keep".to_owned(),
+                Err(error) => {
+                    end.keeps_tail = true;
+                    format!(
+                        "not read, and left in '{}' until the log is rewritten, as it cannot be copied: {error}",
+                        torn.file
+                    )
+                }
             };
-            warnings.push(format!("'{}': {torn}; cut off, and {kept}", self.log.display()));
+            warnings.push(format!("'{}': {torn}; {kept}", self.log.display()));
         }
         let (source, origin) = (Source::Log(Box::new(end)), Origin::default());
         Ok(Loaded { source, warnings, expired: 0, log_left: None, origin, has_more: false, wants_base })

@@ -10,10 +10,11 @@
 //!   sync succeeds without them.
 //! * **Calls fail** ([`fail`](SimulatedFiles::fail)) from any one on, once or for ever, with a full disk, an error of the
 //!   device, or a short write first. A call that fails for an error of the device may have been carried out in part.
+//! * **The room ends** ([`limit`](SimulatedFiles::limit)): files that have names take whole blocks of 4096 bytes, reserved room too.
 //!
 //! The generator of chances has a seed: the same calls give the same outcome.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,6 +26,8 @@ use super::files::{File, Files, Identity};
 
 /// What a power loss keeps or drops as one.
 const SECTOR_BYTES: usize = 512;
+/// What a file takes at least, if there is anything in it.
+const BLOCK_BYTES: usize = 4096;
 
 /// What goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +62,8 @@ struct Disk {
     random: Rng,
     calls: u64,
     failure: Option<Failure>,
+    /// Bytes that files with names may take.
+    limit: Option<usize>,
     inodes: Vec<Inode>,
     names: Names,
     safe_names: Names,
@@ -101,6 +106,7 @@ impl SimulatedFiles {
             random: Rng::with_seed(seed),
             calls: 0,
             failure: None,
+            limit: None,
             inodes: Vec::new(),
             safe_names: names.clone(),
             names,
@@ -112,6 +118,16 @@ impl SimulatedFiles {
     pub fn fail(&self, failure: Option<Failure>) {
         let mut disk = self.0.lock();
         disk.failure = failure;
+    }
+
+    /// So many bytes are there for files from now on; `None` for any number.
+    pub fn limit(&self, bytes: Option<usize>) {
+        self.0.lock().limit = bytes;
+    }
+
+    /// Bytes that files with names take.
+    pub fn used(&self) -> usize {
+        self.0.lock().used()
     }
 
     /// Calls so far.
@@ -238,6 +254,19 @@ impl Disk {
         }
     }
 
+    fn used(&self) -> usize {
+        let named: BTreeSet<usize> = self.names.values().flatten().copied().collect();
+        named.into_iter().map(|inode| self.inodes[inode].blocks()).sum()
+    }
+
+    /// How long a file can be, at most so long as is wanted.
+    fn room_for(&self, inode: usize, wanted: usize) -> usize {
+        let Some(limit) = self.limit else { return wanted };
+        let own = self.inodes[inode].blocks();
+        let free = limit.saturating_sub(self.used()) / BLOCK_BYTES * BLOCK_BYTES;
+        wanted.min(own + free)
+    }
+
     fn inode_of(&self, path: &Path) -> io::Result<usize> {
         match self.names.get(path) {
             Some(Some(inode)) => Ok(*inode),
@@ -299,6 +328,10 @@ impl NameChange {
 }
 
 impl Inode {
+    fn blocks(&self) -> usize {
+        self.seen.len().next_multiple_of(BLOCK_BYTES)
+    }
+
     fn change(&mut self, change: Change) {
         change.apply(&mut self.seen);
         self.changes.push(change);
@@ -397,6 +430,11 @@ impl File for SimulatedFile {
         let offset = usize::try_from(offset).map_err(|_| io::ErrorKind::FileTooLarge)?;
         let disk = &mut *self.disk.lock();
         let outcome = disk.next_call(Needs::RoomForBytes);
+        let room = disk.room_for(self.inode, offset + bytes.len()).saturating_sub(offset);
+        if room == 0 && !bytes.is_empty() {
+            return Err(io::Error::from_raw_os_error(libc::ENOSPC));
+        }
+        let bytes = &bytes[..room.min(bytes.len())];
         let inode = &mut disk.inodes[self.inode];
         let mut take = |count: usize| {
             inode.change(Change::Write(offset, bytes[..count].to_vec()));
@@ -433,8 +471,15 @@ impl File for SimulatedFile {
     }
 
     fn allocate(&self, length: u64) -> io::Result<()> {
-        self.step(Needs::Room, |inode| {
+        if !self.writable {
+            return Err(io::Error::from_raw_os_error(libc::EBADF));
+        }
+        self.disk.lock().step(Needs::Room, |disk| {
             let length = usize::try_from(length).map_err(|_| io::ErrorKind::FileTooLarge)?;
+            if disk.room_for(self.inode, length) < length {
+                return Err(io::Error::from_raw_os_error(libc::ENOSPC));
+            }
+            let inode = &mut disk.inodes[self.inode];
             if length > inode.seen.len() {
                 inode.change(Change::Length(length));
             }
@@ -661,6 +706,23 @@ mod tests {
             after(&disk, 1) != Some(vec![2; 2000])
         });
         assert!((10..45).contains(&lost.count()));
+    }
+
+    #[test]
+    fn a_disk_with_a_limit_takes_whole_blocks_up_to_it() {
+        let (disk, file) = disk_with_synced_file();
+        disk.limit(Some(3 * BLOCK_BYTES));
+        assert_eq!(disk.used(), BLOCK_BYTES);
+        file.allocate(4096).unwrap();
+        let other = disk.create(Path::new("/other")).unwrap();
+        assert_eq!(other.allocate(8193).unwrap_err().kind(), io::ErrorKind::StorageFull);
+        assert_eq!(other.write_at(&[1; 9000], 0).unwrap(), 8192);
+        assert_eq!(other.write_at(&[1], 8192).unwrap_err().kind(), io::ErrorKind::StorageFull);
+        other.write_all_at(&[2; 8192], 0).unwrap();
+        assert_eq!(file.write_at(&[1; 10], 4090).unwrap(), 6);
+        disk.remove(Path::new("/other")).unwrap();
+        file.write_all_at(&[1; 4], 4096).unwrap();
+        assert_eq!(disk.used(), 2 * BLOCK_BYTES);
     }
 
     #[test]

@@ -23,7 +23,7 @@ use super::pinned::pin;
 use crate::keyspace::Keyspace;
 use crate::persist::files::{Files as _, RealFiles};
 use crate::persist::log::manifest;
-use crate::persist::recovery::{LoadProgress, Recovery, Source};
+use crate::persist::recovery::{LoadProgress, Recovery, Source, log_of_redis, of_redis};
 use crate::persist::snapshot::{read, save};
 
 const LONG_ABOUT: &str = "\
@@ -181,6 +181,13 @@ fn way_out(reason: &str) -> &'static str {
 fn load_folder(folder: &Path, keyspace: &Keyspace) -> Result<u64, String> {
     let (snapshot, log) = (folder.join(super::SNAPSHOT_NAME), folder.join(super::LOG_FOLDER));
     if !log.join(manifest::FILE_NAME).exists() {
+        if let Some(log) = log_of_redis(&RealFiles, &snapshot, &log) {
+            return Err(format!(
+                "{}; 'seendb import {} --dir FOLDER' takes the filters of the snapshot alone",
+                of_redis(&log),
+                snapshot.display()
+            ));
+        }
         return match snapshot.exists() {
             true => load_snapshot(&snapshot, keyspace).map_err(|reason| format!("'{}': {reason}", snapshot.display())),
             false => Err(format!(

@@ -337,6 +337,62 @@ fn log_copy(server: &Server, folder: &Path, with_base: bool) -> std::path::PathB
     copy
 }
 
+/// It is not read, so what is in it is not passed over in silence.
+#[test]
+fn the_log_of_a_redis_is_named() {
+    let server = Server::start();
+    server.client().cmd("BF.ADD k item");
+    let saved = saved(&server);
+    for log in ["appendonly.aof", "appendonlydir/appendonly.aof.1.incr.aof"] {
+        for with_snapshot in [false, true] {
+            let folder = tempfile::tempdir().unwrap();
+            let (path, out) = (folder.path().join(log), folder.path().join("out.rdb"));
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(&path, "*2\r\n").unwrap();
+            if with_snapshot {
+                std::fs::copy(&saved, folder.path().join("dump.rdb")).unwrap();
+            }
+            let printed = run_to(1, &["check", text(folder.path())]);
+            assert!(printed.contains(": not read\n") && !printed.contains("DAMAGED"), "{printed}");
+            assert!(printed.contains("is the append-only log of a Redis, which is not read"), "{printed}");
+            assert_eq!(printed.contains("dump.rdb: sound"), with_snapshot, "{printed}");
+            let found = json(1, &["--fix", "--yes", text(folder.path())]);
+            assert_eq!(found.as_array().unwrap().last().unwrap()["kind"], "log of a Redis");
+            let refused = run_to(1, &["export", "--families", "bf", text(&out), "--dir", text(folder.path())]);
+            assert!(
+                refused.contains("is the append-only log of a Redis") && refused.contains("seendb import"),
+                "{refused}"
+            );
+            assert!(!out.exists());
+        }
+    }
+    // Of one that was moved away nothing is said.
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::copy(&saved, folder.path().join("dump.rdb")).unwrap();
+    std::fs::write(folder.path().join("appendonly.aof.old"), "*2\r\n").unwrap();
+    run_to(0, &["check", text(folder.path())]);
+}
+
+/// Also where a disk is full: nothing has to be written for it.
+#[test]
+fn a_sound_log_gives_back_the_room_that_it_has_reserved() {
+    let (server, folder) = log_of(20);
+    let (log, copy) = (server.dir().join("appendonlydir"), folder.path().join("appendonlydir"));
+    let length = |log: &Path| std::fs::metadata(log.join("segment-1.log")).unwrap().len();
+    let before = length(&log);
+    assert!(before > 1 << 20);
+    // A server that runs keeps it.
+    assert!(!run_to(0, &["check", "--fix", text(&log)]).contains("given back"));
+    assert_eq!(length(&log), before);
+    let printed = run_to(0, &["check", "--fix", text(&copy)]);
+    assert!(printed.contains("room that was reserved and not used is given back: "), "{printed}");
+    let after = length(&copy);
+    assert!(after < 10_000, "{after} bytes");
+    let found = &json(0, &["--fix", text(&copy)])[0];
+    assert_eq!((&found["sound"], &found["given_back"]), (&true.into(), &serde_json::Value::Null));
+    assert_eq!(found["position"], json(0, &[text(&log)])[0]["position"]);
+}
+
 #[test]
 fn what_is_no_file_of_ours_is_not_called_damaged() {
     let folder = tempfile::tempdir().unwrap();

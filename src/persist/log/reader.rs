@@ -84,10 +84,15 @@ pub struct LogEnd {
     pub position: u64,
     /// The torn tail, which is to be cut off.
     pub torn: Option<Damage>,
+    /// The torn tail stays in its file, though it counts for nothing: it has no other place.
+    pub keeps_tail: bool,
     /// Where the last record of each segment ends.
     pub(super) segment_ends: Vec<u64>,
     /// Offsets in the last segment between which batches may not be synced.
     pub(super) unsynced: (u64, u64),
+    /// Where all that is in the last segment ends, a torn tail too: behind it is room that was reserved. `None` if that segment was
+    /// not read.
+    pub(super) content: Option<u64>,
 }
 
 /// What stands behind a damaged place.
@@ -200,7 +205,11 @@ impl LogReader {
         let firsts = self.manifest.segments.iter().skip(1).map(|segment| segment.first);
         let segment_ends = firsts.chain([self.position]).take(self.manifest.segments.len()).collect();
         let unsynced = (self.unsure.offset.min(self.offset), self.offset);
-        Ok(LogEnd { manifest: self.manifest, position, torn: self.torn, segment_ends, unsynced })
+        let is_last = self.window.is_some() && self.index + 1 == self.manifest.segments.len();
+        let tail = self.torn.as_ref().map_or(0, |torn| torn.bytes);
+        let content = is_last.then_some(self.offset + tail);
+        let keeps_tail = false;
+        Ok(LogEnd { manifest: self.manifest, position, torn: self.torn, keeps_tail, segment_ends, unsynced, content })
     }
 
     /// The torn tail, once the end is reached.

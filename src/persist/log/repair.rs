@@ -69,6 +69,9 @@ pub fn fix(files: &Arc<dyn Files>, folder: &Path) -> Result<Option<(Report, Vec<
     let Some(found) = check(files.clone(), folder)? else { return Ok(None) };
     let mut kept = Vec::new();
     let mut damage = found.damage.clone();
+    if let Some(place) = &damage {
+        give_back_behind(&**files, folder, &found.manifest, place);
+    }
     while let Some(place) = &damage {
         if !mend_header(&**files, folder, &found.manifest, place)? {
             kept = cut(&**files, folder, place)?;
@@ -77,6 +80,27 @@ pub fn fix(files: &Arc<dyn Files>, folder: &Path) -> Result<Option<(Report, Vec<
         damage = check(files.clone(), folder)?.and_then(|report| report.damage);
     }
     Ok(Some((found, kept)))
+}
+
+/// Give back the room that the last segment has reserved and not used, though nothing is cut off; how many bytes. No server may be
+/// using the log. If the log is damaged it is [`fix`] that does so.
+///
+/// # Errors
+/// [`LogError`].
+pub fn give_back(files: &Arc<dyn Files>, folder: &Path) -> Result<u64, LogError> {
+    let Some(reader) = LogReader::open(files.clone(), folder)? else { return Ok(0) };
+    let end = reader.finish()?;
+    let (Some(last), Some(content)) = (end.manifest.segments.last(), end.content) else { return Ok(0) };
+    writer::give_back(&**files, &folder.join(&last.file), content).map_err(LogError::io(&last.file))
+}
+
+/// The same of a log that is damaged in its last segment, so that there is room to keep what is cut off. It is only tried.
+fn give_back_behind(files: &dyn Files, folder: &Path, manifest: &Manifest, damage: &Damage) {
+    let is_last = damage.segment + 1 == manifest.segments.len();
+    // Behind a header that can be mended are batches, whose ends may be zeros.
+    if is_last && damage.kind == Kind::Batch {
+        let _ = writer::give_back(files, &folder.join(&damage.file), damage.offset + damage.bytes);
+    }
 }
 
 /// Write a segment's header again if the batches begin behind it as they should; whether it was done.

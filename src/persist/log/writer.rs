@@ -9,6 +9,11 @@
 //! A writer never continues a segment that it has not begun: behind the end of one that was read there may be batches that
 //! were cut off, and they must not come back. A segment is begun when all before is synced, and is written to when a
 //! manifest that names it is safe. Files are removed when a manifest that does not name them is safe.
+//!
+//! **Room.** A segment reserves its room at once, and what it does not need is given back when it is left, or by the start
+//! after a crash. A log that grows never takes the last of a disk: it leaves the room in which a new base fits, so that the
+//! log can always be rewritten, which gives back the segments before. That is as much as the base takes and a quarter more,
+//! within bounds ([`LEAST_SPARE_BYTES`], [`MOST_SPARE_BYTES`]).
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -23,6 +28,15 @@ use crate::persist::files::{File, Files};
 
 /// A batch up to this size is written with one call, from a buffer that is kept.
 const BUFFER_BYTES: usize = 1 << 20;
+
+/// A segment that makes others needless, or with which a start begins, leaves only so much room: a manifest needs some.
+const BARE_SPARE_BYTES: u64 = 12 << 10;
+
+/// The least room that a log leaves on the disk as it grows: a small base and a manifest fit.
+pub const LEAST_SPARE_BYTES: u64 = 48 << 10;
+
+/// The most room that it leaves: that of a segment.
+pub const MOST_SPARE_BYTES: u64 = segment::SEGMENT_BYTES;
 
 /// Something could not be written.
 #[derive(Debug, thiserror::Error)]
@@ -102,8 +116,8 @@ impl LogWriter {
         files.create_folder(folder)?;
         files.sync_folder(folder.parent().unwrap_or(Path::new("/")))?;
         let manifest = Manifest { id, base, segments: Vec::new(), closed: None };
-        let position = manifest.cut();
-        Self::begin(files, folder, manifest, position, segment_bytes)
+        let (position, number) = (manifest.cut(), next_number(&*files, folder, &manifest)?);
+        Self::begin(files, folder, manifest, (position, number), segment_bytes)
     }
 
     /// Continue a log that was read, in a new segment.
@@ -114,15 +128,20 @@ impl LogWriter {
         let last = end.manifest.segments.last().cloned();
         if let Some(last) = &last {
             settle(&*files, &folder.join(&last.file), end.unsynced)?;
+            // Before anything that needs room: it may be all that is left. Nothing depends on it.
+            let _ = end.content.map(|content| give_back(&*files, &folder.join(&last.file), content));
         }
+        let number = next_number(&*files, folder, &end.manifest)?;
+        remove_left_behind(&*files, folder, &end.manifest);
         let mut manifest = Manifest { closed: None, ..end.manifest };
         let (cut, mut ends) = (manifest.cut(), end.segment_ends.into_iter());
         manifest.segments.retain(|segment| ends.next().is_some_and(|end| end > cut && end > segment.first));
-        let writer = Self::begin(files, folder, manifest, end.position, segment_bytes)?;
-        if let Some(last) = last.filter(|last| writer.manifest.segments.contains(last)) {
-            // Gives back reserved room, and what was cut off; nothing depends on it.
-            let file = writer.files.open_to_write(&folder.join(&last.file));
-            let _ = file.and_then(|file| file.set_length(end.unsynced.1));
+        let writer = Self::begin(files, folder, manifest, (end.position, number), segment_bytes)?;
+        if let Some(last) = last.filter(|last| writer.manifest.segments.contains(last))
+            && !end.keeps_tail
+        {
+            // Cuts off the torn tail; nothing depends on it.
+            let _ = give_back(&*writer.files, &folder.join(&last.file), end.unsynced.1);
         }
         Ok(writer)
     }
@@ -131,17 +150,13 @@ impl LogWriter {
         files: Arc<dyn Files>,
         folder: &Path,
         manifest: Manifest,
-        position: u64,
+        (position, mut next_number): (u64, u64),
         segment_bytes: u64,
     ) -> io::Result<LogWriter> {
-        // No file that is there is written over: it may belong to the log that still counts.
-        let number_of = |name: &str| segment::number_of(name.strip_suffix(super::repair::SUFFIX).unwrap_or(name));
-        let taken = files.list(folder)?.iter().filter_map(|name| number_of(name.to_str()?)).max();
-        let mut next_number = taken.max(manifest.segments.iter().map(|segment| segment.number).max()).unwrap_or(0) + 1;
-        let maker = Maker { files: &*files, folder, id: manifest.id, segment_bytes };
-        let current = maker.make(&mut next_number, position, 0)?;
+        let maker = Maker { files: &*files, folder, base: manifest.base.as_ref(), id: manifest.id, segment_bytes };
+        let current = maker.make(&mut next_number, position, 0, Spare::IfThereIs)?;
         let manifest = with_segment(manifest, &current);
-        manifest.write(&*files, folder)?;
+        put_first(&*files, folder, &manifest, &current)?;
         let (folder, buffer) = (folder.to_owned(), Vec::new());
         let writer = LogWriter {
             files,
@@ -265,11 +280,7 @@ impl LogWriter {
         if self.pending.is_some() {
             self.rotate(0)?;
         }
-        let mut manifest = Manifest { base: Some(base), ..self.manifest.clone() };
-        let ends: Vec<u64> = manifest.segments.iter().skip(1).map(|next| next.first).collect();
-        let covered = ends.iter().take_while(|end| **end <= manifest.cut()).count();
-        manifest.segments.drain(..covered);
-        self.put(manifest)?;
+        self.put(without_covered(Manifest { base: Some(base), ..self.manifest.clone() }))?;
         self.remove_strays();
         Ok(())
     }
@@ -281,13 +292,9 @@ impl LogWriter {
     /// [`WriteError::Again`]: the old base may count or the new one, and both must stay.
     pub fn restart_after_failure(&mut self, base: Base) -> Result<(), WriteError> {
         let cut = base.cut;
-        let segment = self.make_segment(cut, 0)?;
+        let segment = self.make_segment(Some(&base), cut, 0, Spare::IfThereIs)?;
         let manifest = Manifest { base: Some(base), segments: vec![segment.entry()], ..self.manifest.clone() };
-        let prepared = manifest.prepare(&*self.files, &self.folder).inspect_err(|_| {
-            // No manifest names it. If the disk is full, it must not get fuller with every attempt.
-            let _ = self.files.remove(&self.folder.join(segment::file_name(segment.number)));
-        });
-        prepared.and_then(|()| Manifest::replace(&*self.files, &self.folder)).map_err(WriteError::Again)?;
+        put_first(&*self.files, &self.folder, &manifest, &segment).map_err(WriteError::Again)?;
         self.manifest = manifest;
         (self.current, self.pending, self.failed) = (segment, None, false);
         (self.position, self.synced) = (cut, cut);
@@ -379,22 +386,45 @@ impl LogWriter {
             Some(pending) => pending,
             None => {
                 self.sync()?;
-                self.make_segment(self.position, bytes)?
+                self.give_back_rest();
+                // If the base has all, the segments that are there go, and there is room again.
+                let spare = if self.position <= self.manifest.cut() { Spare::IfThereIs } else { Spare::Always };
+                self.make_segment(self.manifest.base.clone().as_ref(), self.position, bytes, spare)?
             }
         };
-        let manifest = with_segment(self.manifest.clone(), &next);
+        let before = self.manifest.segments.len();
+        let manifest = without_covered(with_segment(self.manifest.clone(), &next));
         self.pending = Some(next);
         self.put(manifest)?;
         if let Some(next) = self.pending.take() {
             self.current = next;
         }
+        if self.manifest.segments.len() <= before {
+            self.remove_strays();
+        }
         Ok(())
     }
 
-    fn make_segment(&mut self, first: u64, bytes: u64) -> Result<OpenSegment, WriteError> {
+    /// The current segment is left: nothing is written behind what is in it.
+    fn give_back_rest(&mut self) {
+        let OpenSegment { file, offset, length, .. } = &mut self.current;
+        if *offset < *length {
+            // Nothing depends on it.
+            let _ = file.set_length(*offset);
+            *length = *offset;
+        }
+    }
+
+    fn make_segment(
+        &mut self,
+        base: Option<&Base>,
+        first: u64,
+        bytes: u64,
+        spare: Spare,
+    ) -> Result<OpenSegment, WriteError> {
         let (id, segment_bytes) = (self.manifest.id, self.segment_bytes);
-        let maker = Maker { files: &*self.files, folder: &self.folder, id, segment_bytes };
-        maker.make(&mut self.next_number, first, bytes).map_err(WriteError::Again)
+        let maker = Maker { files: &*self.files, folder: &self.folder, base, id, segment_bytes };
+        maker.make(&mut self.next_number, first, bytes, spare).map_err(WriteError::Again)
     }
 
     fn put(&mut self, manifest: Manifest) -> Result<(), WriteError> {
@@ -405,16 +435,58 @@ impl LogWriter {
 
     /// Remove segments and bases that the manifest does not name. Those that stay are tried again next time.
     fn remove_strays(&self) {
-        let Ok(names) = self.files.list(&self.folder) else { return };
-        for name in names.iter().filter_map(|name| name.to_str()) {
-            let is_base = self.manifest.base.as_ref().is_some_and(|base| base.file == name);
-            let is_segment = self.manifest.segments.iter().any(|segment| segment.file == name);
-            let ours = segment::number_of(name).is_some() || base_number_of(name).is_some();
-            if (ours || name == manifest::TEMPORARY_NAME) && !is_base && !is_segment {
-                let _ = self.files.remove(&self.folder.join(name));
-            }
+        remove_unnamed(&*self.files, &self.folder, &self.manifest);
+    }
+}
+
+fn remove_unnamed(files: &dyn Files, folder: &Path, manifest: &Manifest) {
+    let Ok(names) = files.list(folder) else { return };
+    for name in names.iter().filter_map(|name| name.to_str()) {
+        let is_base = manifest.base.as_ref().is_some_and(|base| base.file == name);
+        let is_segment = manifest.segments.iter().any(|segment| segment.file == name);
+        let ours = segment::number_of(name).is_some() || base_number_of(name).is_some();
+        if (ours || name == manifest::TEMPORARY_NAME) && !is_base && !is_segment {
+            let _ = files.remove(&folder.join(name));
         }
     }
+}
+
+/// Remove what attempts that failed have left beside the log that was read: they may have taken all the room.
+fn remove_left_behind(files: &dyn Files, folder: &Path, manifest: &Manifest) {
+    // Before its name is safe, it may not be the one that counts after a power loss.
+    if files.sync_folder(folder).is_ok() {
+        remove_unnamed(files, folder, manifest);
+    }
+}
+
+/// Cut a segment's file behind what is in it. Returns how many bytes it was longer.
+pub(super) fn give_back(files: &dyn Files, path: &Path, content: u64) -> io::Result<u64> {
+    let file = files.open_to_write(path)?;
+    let rest = file.length()?.saturating_sub(content);
+    if rest > 0 {
+        file.set_length(content)?;
+    }
+    Ok(rest)
+}
+
+/// Put a manifest in place with whose last segment a log begins, or goes on. If that fails, the segment does not keep the room that it
+/// has reserved: if the disk is full, it must not get fuller with every attempt.
+fn put_first(files: &dyn Files, folder: &Path, manifest: &Manifest, segment: &OpenSegment) -> io::Result<()> {
+    manifest.prepare(files, folder).inspect_err(|_| {
+        // No manifest names it.
+        let _ = files.remove(&folder.join(segment::file_name(segment.number)));
+    })?;
+    Manifest::replace(files, folder).inspect_err(|_| {
+        // The one that names it may be in place.
+        let _ = segment.file.set_length(segment.offset);
+    })
+}
+
+/// A number for a segment that no other has. No file that is there is written over: it may belong to the log that still counts.
+fn next_number(files: &dyn Files, folder: &Path, manifest: &Manifest) -> io::Result<u64> {
+    let number_of = |name: &str| segment::number_of(name.strip_suffix(super::repair::SUFFIX).unwrap_or(name));
+    let taken = files.list(folder)?.iter().filter_map(|name| number_of(name.to_str()?)).max();
+    Ok(taken.max(manifest.segments.iter().map(|segment| segment.number).max()).unwrap_or(0) + 1)
 }
 
 fn lost(path: &Path) -> WriteError {
@@ -431,17 +503,35 @@ fn with_segment(mut manifest: Manifest, next: &OpenSegment) -> Manifest {
     manifest
 }
 
+/// The manifest without segments that the base has all of, but for the last one.
+fn without_covered(mut manifest: Manifest) -> Manifest {
+    let ends = manifest.segments.iter().skip(1).map(|next| next.first);
+    let covered = ends.take_while(|end| *end <= manifest.cut()).count();
+    manifest.segments.drain(..covered);
+    manifest
+}
+
+/// Whether the room for a new base is left on the disk.
+#[derive(Clone, Copy, PartialEq)]
+enum Spare {
+    /// Or no segment is made.
+    Always,
+    /// If there is that much; the segment is as small as it can be if there is not.
+    IfThereIs,
+}
+
 /// Makes segments.
 struct Maker<'a> {
     files: &'a dyn Files,
     folder: &'a Path,
+    base: Option<&'a Base>,
     id: LogId,
     segment_bytes: u64,
 }
 
 impl Maker<'_> {
     /// A segment on disk, safe but for the manifest. What fails is not used again, but a file of another name made.
-    fn make(&self, next_number: &mut u64, first: u64, batch: u64) -> io::Result<OpenSegment> {
+    fn make(&self, next_number: &mut u64, first: u64, batch: u64, spare: Spare) -> io::Result<OpenSegment> {
         let number = *next_number;
         if number > segment::MAX_NUMBER {
             return Err(io::Error::other("there is no number left for a segment"));
@@ -452,7 +542,7 @@ impl Maker<'_> {
         let length = self.segment_bytes.max(offset + batch);
         let make = || {
             let file = self.files.create(&path)?;
-            let length = reserve(&*file, length, offset + batch)?;
+            let length = reserve(&*file, (length, offset + batch), (self.spare_bytes(), spare))?;
             file.write_all_at(&segment::Header { id: self.id, number, first }.encode(), 0)?;
             file.sync()?;
             self.files.sync_folder(self.folder)?;
@@ -462,24 +552,58 @@ impl Maker<'_> {
             let _ = self.files.remove(&path);
         })
     }
+
+    /// The room that a new base needs, as far as the one that is there tells.
+    fn spare_bytes(&self) -> u64 {
+        let length = |base: &Base| self.files.open(&self.folder.join(&base.file)).and_then(|file| file.length()).ok();
+        let base = self.base.and_then(length).unwrap_or(0);
+        base.saturating_add(base / 4).saturating_add(LEAST_SPARE_BYTES).min(MOST_SPARE_BYTES)
+    }
 }
 
 /// Reserve room for a segment: if there is not as much as wanted, then less, down to what is needed at least. Returns how much.
-fn reserve(file: &dyn File, wanted: u64, least: u64) -> io::Result<u64> {
-    let mut length = wanted;
+/// Besides, so much is left on the disk as the log has to spare.
+fn reserve(file: &dyn File, (wanted, least): (u64, u64), (spare, when): (u64, Spare)) -> io::Result<u64> {
+    let (mut length, mut beside) = (wanted, spare);
     loop {
-        match file.allocate(length) {
-            Ok(()) => return Ok(length),
-            Err(error) if length <= least => return Err(error),
-            Err(error) if !matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::FileTooLarge) => {
-                return Err(error);
+        let error = match file.allocate(length.saturating_add(beside)) {
+            Ok(()) => {
+                file.set_length(length)?;
+                return Ok(length);
             }
-            // What a refused attempt has reserved is given back.
-            Err(_) => file.set_length(0)?,
+            Err(error) => error,
+        };
+        // What a refused attempt has reserved is given back.
+        file.set_length(0)?;
+        match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {}
+            // A limit of files' lengths says nothing of the disk.
+            io::ErrorKind::FileTooLarge if beside > 0 => {
+                beside = 0;
+                continue;
+            }
+            io::ErrorKind::FileTooLarge => {}
+            _ => return Err(error),
         }
-        // At last just what is needed: a quarter may be less than that, and yet there may be room for it.
-        length = (length / 4).max(least);
+        if length > least {
+            // At last just what is needed: a quarter may be less than that, and yet there may be room for it.
+            length = (length / 4).max(least);
+        } else if beside > BARE_SPARE_BYTES {
+            if when == Spare::Always {
+                return Err(only_for_a_base(file, spare).unwrap_or(error));
+            }
+            beside = BARE_SPARE_BYTES;
+        } else {
+            return Err(error);
+        }
     }
+}
+
+/// What to say if there is room, but hardly more than is left for a new base.
+fn only_for_a_base(file: &dyn File, spare: u64) -> Option<io::Error> {
+    file.allocate(spare.saturating_sub(BARE_SPARE_BYTES)).ok()?;
+    let text = "the disk is full, but for the room that is left to rewrite the log: BGREWRITEAOF may make room";
+    Some(io::Error::new(io::ErrorKind::StorageFull, text))
 }
 
 /// Make safe what was read from a segment though nothing tells that it was synced. It is written once more: after a sync
@@ -565,21 +689,32 @@ mod tests {
         }
     }
 
-    /// On a disk with 2 MB left, a batch of a little more than 1 MiB was refused for ever.
+    /// On a disk with 2 MB left, a batch of a little more than 1 MiB was refused for ever; and what was there was taken to the
+    /// last block, so that nothing else fitted beside it.
     #[test]
-    fn whatever_has_room_is_reserved() {
-        let wanted = 64 << 20;
+    fn whatever_has_room_is_reserved_and_some_is_left() {
+        let (wanted, spare) = (64 << 20, 50_000);
+        let both = [Spare::Always, Spare::IfThereIs];
         for (room, least, reserved) in [
-            (u64::MAX, 100, Some(wanted)),
-            (20 << 20, 100, Some(16 << 20)),
-            (2_000_000, 1_060_000, Some(1_060_000)),
-            (1_060_000, 1_060_000, Some(1_060_000)),
-            (1_059_999, 1_060_000, None),
-            (100, 100, Some(100)),
-            (99, 100, None),
-            (99, wanted, None),
+            (u64::MAX, 100, [Some(wanted); 2]),
+            (20 << 20, 100, [Some(16 << 20); 2]),
+            (16 << 20, 100, [Some(4 << 20); 2]),
+            (2_000_000, 1_060_000, [Some(1_060_000); 2]),
+            (1_110_000, 1_060_000, [Some(1_060_000); 2]),
+            (1_109_999, 1_060_000, [None, Some(1_060_000)]),
+            (1_072_288, 1_060_000, [None, Some(1_060_000)]),
+            (1_072_287, 1_060_000, [None; 2]),
+            (64 << 10, 12_000, [Some(12_000); 2]),
+            (12_388, 100, [None, Some(100)]),
+            (12_387, 100, [None; 2]),
+            (99, wanted, [None; 2]),
         ] {
-            assert_eq!(reserve(&Small(room), wanted, least).ok(), reserved, "{least} of {room}");
+            for (when, reserved) in both.into_iter().zip(reserved) {
+                let found = reserve(&Small(room), (wanted, least), (spare, when));
+                assert_eq!(found.as_ref().ok(), reserved.as_ref(), "{least} of {room}");
+                let hint = found.is_err_and(|error| error.to_string().contains("BGREWRITEAOF"));
+                assert_eq!(hint, reserved.is_none() && when == Spare::Always && room > spare, "{least} of {room}");
+            }
         }
     }
 }

@@ -16,7 +16,12 @@ fn start(disk: &SimulatedFiles) -> Result<Machine, String> {
 }
 
 fn start_with(disk: &SimulatedFiles, load_damaged: &str) -> Result<Machine, String> {
-    let settings = [("appendonly", "yes"), ("appendfsync", "always"), ("save", ""), ("load-damaged", load_damaged)];
+    start_as(disk, "yes", load_damaged)
+}
+
+fn start_as(disk: &SimulatedFiles, appendonly: &str, load_damaged: &str) -> Result<Machine, String> {
+    let settings =
+        [("appendonly", appendonly), ("appendfsync", "always"), ("save", ""), ("load-damaged", load_damaged)];
     Machine::start(Arc::new(disk.clone()), &settings, Pace::default())
 }
 
@@ -147,17 +152,29 @@ fn a_snapshot_beside_a_damaged_base_is_told_of() {
     assert_eq!(digest(&start(&disk).expect("it starts").contents()), state);
 }
 
-/// What a Redis has logged is not passed over in silence.
+/// What a Redis has logged is not passed over in silence: without `appendonly yes` the snapshot beside it, which may be staler,
+/// was served.
 #[test]
 fn the_log_of_a_redis_is_not_begun_beside() {
     for path in ["/appendonlydir/appendonly.aof.manifest", "/appendonlydir/other.aof.1.incr.aof", "/appendonly.aof"] {
-        let disk = SimulatedFiles::new(6);
-        drop(start(&disk).expect("it starts"));
-        disk.paths().iter().for_each(|path| disk.set_content(path, None));
-        disk.set_content(path.as_ref(), Some(b"*2"));
-        let reason = start(&disk).err().expect("it does not start");
-        for words in ["the append-only log of a Redis", "BGSAVE", "seendb copy", "move it away"] {
-            assert!(reason.contains(words), "{words}: {reason}");
+        for (appendonly, saved) in [("yes", false), ("yes", true), ("no", false), ("no", true)] {
+            let disk = SimulatedFiles::new(6);
+            let mut machine = start_as(&disk, "no", "no").expect("it starts");
+            if saved {
+                assert_eq!(machine.call("BF.ADD k item", path), ":1\r\n");
+                assert_eq!(machine.call("SAVE", path), "+OK\r\n");
+            }
+            drop(machine);
+            disk.set_content(path.as_ref(), Some(b"*2"));
+            let before = disk.paths();
+            let reason = start_as(&disk, appendonly, "no").err().expect("it does not start");
+            for words in ["' is the append-only log of a Redis", "BGSAVE", "seendb copy", "move it away"] {
+                assert!(reason.contains(words) && !reason.contains("  "), "{words}: {reason}");
+            }
+            assert_eq!(disk.paths(), before);
+            disk.rename(path.as_ref(), "/aside".as_ref()).expect("the disk works");
+            let mut machine = start_as(&disk, appendonly, "no").expect("it starts");
+            assert_eq!(machine.call("EXISTS k", path), format!(":{}\r\n", u8::from(saved)));
         }
     }
 }

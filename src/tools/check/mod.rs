@@ -28,6 +28,7 @@ use crate::persist::files::{Files, RealFiles};
 use crate::persist::log::reader::read_manifest;
 use crate::persist::log::repair as repair_log;
 use crate::persist::log::{LogError, manifest, segment};
+use crate::persist::recovery;
 
 const LONG_ABOUT: &str = "\
 Say what snapshots and append-only logs hold, and what is damaged in them.
@@ -45,7 +46,12 @@ Damaged logs:
   --fix cuts the log at the first damage: what comes before is kept, what is cut off is put beside it in
   files that end in '.damaged'. No server may be using the log meanwhile. A torn tail, as a power loss leaves
   it, needs no --fix: the server cuts it at its start. A manifest that is lost or damaged is made again if
-  the segments and the base are there and fit together.
+  the segments and the base are there and fit together. Of a sound log that no server uses, the room is
+  given back that its last segment has reserved and not used.
+
+The log of a Redis:
+  (appendonly.aof, or *.aof in appendonlydir) is not read, neither by this tool nor by the server, which does
+  not start beside one; it is named, and the exit status is 1.
 
 Exit status: 0 if all files are sound, or were repaired; 1 if something is damaged or cannot be read; 2 if
 the words are not understood.
@@ -65,7 +71,7 @@ struct Options {
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
 
-    /// Cut a damaged log at the damage; what is cut off is kept beside it
+    /// Cut a damaged log at the damage; what is cut off is kept beside it. A sound log gives back room that it has reserved
     #[arg(long)]
     fix: bool,
 
@@ -173,6 +179,7 @@ fn json(mut found: Finding) -> Json {
 const CUT_OFF: &str = "the rest of a segment";
 const UNREADABLE: &str = "cannot be read";
 const UNKNOWN: &str = "not one of ours";
+const NOT_READ: &str = "not read";
 
 /// A file that was looked at.
 struct Looked {
@@ -200,6 +207,11 @@ fn is_log(folder: &Path) -> bool {
 fn look(files: &Arc<dyn Files>, path: &Path) -> Vec<Looked> {
     let alone = |finding| vec![Looked { finding, log: None }];
     let whole = |folder: &Path| Looked { finding: log::check_folder(folder), log: Some(folder.to_owned()) };
+    let of_redis = |path: &Path| {
+        let mut finding = Finding::new(path, "log of a Redis");
+        finding.dismiss(NOT_READ, recovery::of_redis(path));
+        Looked { finding, log: None }
+    };
     if path.is_dir() {
         if is_log(path) {
             return vec![whole(path)];
@@ -211,6 +223,10 @@ fn look(files: &Arc<dyn Files>, path: &Path) -> Vec<Looked> {
         }
         if is_log(&folder) {
             found.push(whole(&folder));
+        } else if let Some(log) = recovery::log_of_redis(&**files, &snapshot, &folder) {
+            found.push(of_redis(&log));
+        } else if found.is_empty() && recovery::log_of_redis(&**files, &snapshot, path).is_some() {
+            found.push(of_redis(path));
         }
         if found.is_empty() {
             let mut finding = Finding::new(path, "folder");

@@ -10,12 +10,13 @@ use crate::persist::log::reader::read_manifest;
 use crate::persist::log::repair;
 use crate::tools::USAGE;
 use crate::tools::json::Json;
-use crate::tools::meter::confirm;
+use crate::tools::meter::{amount, confirm};
 
 /// Repairs what was looked at, if it can be; otherwise what was found, or the status to end with.
 pub fn repair(files: &Arc<dyn Files>, looked: Looked, yes: bool) -> Result<Finding, ExitCode> {
     let mut finding = looked.finding;
     if finding.sound {
+        looked.log.iter().for_each(|folder| give_back(files, folder, &mut finding));
         return Ok(finding);
     }
     let Some(folder) = looked.log else {
@@ -45,6 +46,22 @@ pub fn repair(files: &Arc<dyn Files>, looked: Looked, yes: bool) -> Result<Findi
         }
     }
     Ok(cut(files, &folder, finding))
+}
+
+/// Gives back what a sound log has reserved and not used: nothing of the log is changed, so nobody is asked. What a server uses stays.
+fn give_back(files: &Arc<dyn Files>, folder: &Path, finding: &mut Finding) {
+    let lock = files.lock_folder(folder).ok().filter(|_| user_of(folder).is_none());
+    if lock.is_none() {
+        return;
+    }
+    match repair::give_back(files, folder) {
+        Ok(0) => {}
+        Ok(bytes) => {
+            finding.line(format!("room that was reserved and not used is given back: {}", amount(bytes)));
+            finding.set("given_back", bytes);
+        }
+        Err(error) => finding.line(format!("room that was reserved and not used cannot be given back: {error}")),
+    }
 }
 
 fn has_damage(finding: &Finding) -> bool {
