@@ -1,7 +1,7 @@
 //! Rings, counting filters and d-left filters: between SeenDB servers, and to a Redis, which has none of them.
 
 use super::fake::Between;
-use super::support::{Client, Random, Server, Value, rings, wait_until};
+use super::support::{Client, Random, Server, Value, chunks, wait_until};
 use super::{copy_all, copy_fails, make_random, tool, url};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -222,13 +222,13 @@ fn keys_of_any_family_that_are_there_are_replaced_only_when_asked() {
     source.cmd("CHAIN.ADD chain:small item");
     source.cmd("CBF.ADD cbf:small item");
     let before = everything(&mut source);
-    let header = rings::chunks(&mut source, "chain:window").remove(0);
+    let header = chunks::chunks(&mut source, "chain:window").remove(0);
     for pieces in ["64mb", "0"] {
         target.cmd("FLUSHALL");
         // Of the same family, of another, and half a ring.
         target.cmd("DLCBF.ADD dlcbf:large old");
         target.cmd("BF.ADD cbf:small old");
-        assert_eq!(rings::load(&mut target, "chain:window", &header), "OK");
+        assert_eq!(chunks::load(&mut target, "chain:window", &header), "OK");
         let text = copy_fails(&url(from.port()), &url(to.port()), &["--pieces-from", pieces]);
         assert!(text.contains("filters copied: 4, ") && text.contains("failed: 3\n"), "{text}");
         assert_eq!(target.cmd("DLCBF.EXISTS dlcbf:large old"), 1);
@@ -244,8 +244,8 @@ fn a_ring_that_is_half_loaded_at_the_source_is_named() {
     let (from, to) = (Server::start(), Server::start());
     let mut source = from.client();
     source.cmd("CHAIN.ADD whole item");
-    let header = rings::chunks(&mut source, "whole").remove(0);
-    assert_eq!(rings::load(&mut source, "half", &header), "OK");
+    let header = chunks::chunks(&mut source, "whole").remove(0);
+    assert_eq!(chunks::load(&mut source, "half", &header), "OK");
     for pieces in ["64mb", "0"] {
         let text = copy_fails(&url(from.port()), &url(to.port()), &["--replace", "--pieces-from", pieces]);
         assert!(text.contains("filters copied: 1, ") && text.contains("failed: 1\n  \"half\": "), "{text}");
