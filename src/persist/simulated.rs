@@ -359,7 +359,13 @@ impl Change {
     fn apply(&self, content: &mut Vec<u8>) {
         match self {
             Self::Write(offset, bytes) => write(content, *offset, bytes),
-            Self::Length(length) => content.resize(*length, 0),
+            Self::Length(length) => {
+                content.resize(*length, 0);
+                // Of a disk that lives long there are many files that were longer once.
+                if content.capacity() > length + BLOCK_BYTES {
+                    content.shrink_to_fit();
+                }
+            }
         }
     }
 }

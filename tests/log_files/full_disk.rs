@@ -257,6 +257,23 @@ fn a_log_that_has_filled_its_disk_is_started_and_rewritten() {
     }
 }
 
+/// A rotation gives up segments by itself, while a base may be there that is to be put under the log next.
+#[test]
+fn a_base_that_waits_is_not_taken_for_a_rest() {
+    let disk = SimulatedFiles::new(5);
+    let mut writer = LogWriter::create(shared(&disk), Path::new(FOLDER), None, 600).unwrap();
+    writer.append(&[1; 500]).unwrap();
+    let cut = writer.position();
+    rewrite(&disk, &mut writer, 100, cut);
+    let waiting = next_base_name(&disk, Path::new(FOLDER)).unwrap();
+    disk.set_content(&path(&waiting), Some(&[9; 50]));
+    writer.append(&[2; 500]).unwrap();
+    assert_eq!(disk.paths(), ["base-1.rdb", &waiting, "seendb.manifest", "segment-2.log"].map(path));
+    let cut = writer.position();
+    writer.retire(Base { file: waiting, cut }).unwrap();
+    assert_eq!(disk.paths(), ["base-2.rdb", "seendb.manifest", "segment-2.log"].map(path));
+}
+
 /// `seendb check --fix` gives back what is reserved in a log that is sound, and needs no room for that.
 #[test]
 fn a_sound_log_gives_back_its_room_when_asked() {

@@ -392,15 +392,16 @@ impl LogWriter {
                 self.make_segment(self.manifest.base.clone().as_ref(), self.position, bytes, spare)?
             }
         };
-        let before = self.manifest.segments.len();
+        let before = self.manifest.segments.clone();
         let manifest = without_covered(with_segment(self.manifest.clone(), &next));
         self.pending = Some(next);
         self.put(manifest)?;
         if let Some(next) = self.pending.take() {
             self.current = next;
         }
-        if self.manifest.segments.len() <= before {
-            self.remove_strays();
+        // Nothing else: a base that no manifest names may be about to be put under the log.
+        for Segment { file, .. } in before.iter().filter(|segment| !self.manifest.segments.contains(segment)) {
+            let _ = self.files.remove(&self.folder.join(file));
         }
         Ok(())
     }
