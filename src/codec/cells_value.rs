@@ -1,4 +1,4 @@
-//! Filters of cells, [counting](crate::filters::counting) and [d-left](crate::filters::dleft), as values of RDB (types `seenCBF--`
+//! Filters of cells, [counting] and [d-left](crate::filters::dleft), as values of RDB (types `seenCBF--`
 //! and `seenDLCBF`), for DUMP payloads and snapshots.
 //!
 //! After the [module id](super::rdb) comes the *head*; all fields that carry no kind are unsigned:
