@@ -15,7 +15,6 @@ Each line ends with what was demanded, and says NOT MET where it was not; the ex
 --ours 'COMMAND with {port} {dir}'. --capacity 1000000 --n 200000 is enough to try it.
 """
 import argparse
-import os
 import signal
 import socket
 import statistics
@@ -23,6 +22,7 @@ import sys
 
 from measure import OURS, encode, item
 from measure_chain import peer_command, server, verdict
+from measure_keys import run_parts
 
 PORTS = (18391, 18392)
 CONNECTIONS = 8
@@ -178,6 +178,7 @@ def main():
     parser.add_argument("--capacity", type=int, default=10_000_000, help="items that the filters are made for (default: 10000000)")
     parser.add_argument("--n", type=int, default=500_000, help="commands of a run of cpu")
     parser.add_argument("--runs", type=int, default=5, help="rounds of cpu")
+    parser.add_argument("--warm", type=float, default=0, help="gigabytes touched beforehand")
     parser.add_argument("--ours", default=OURS)
     parser.add_argument("--peer")
     a = parser.parse_args()
@@ -185,10 +186,7 @@ def main():
     if unknown:
         parser.error(f"no part {', '.join(sorted(unknown))}")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as an exception it ends the servers too
-    print(f"load of the machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores", flush=True)
-    parts = list(PARTS) if "all" in a.what else a.what
-    results = [PARTS[part](a) for part in parts]
-    sys.exit(0 if all(results) else 1)
+    run_parts(PARTS, a)
 
 
 if __name__ == "__main__":
